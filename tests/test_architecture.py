@@ -1,4 +1,4 @@
-"""Who may import whom, and what the tree's text may not hold. Read from the source, so that a lazy import counts too."""
+"""Who may import whom. Read from the source text, so that a lazy import counts too."""
 
 from __future__ import annotations
 

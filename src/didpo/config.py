@@ -1,7 +1,7 @@
 """Settings from three places, later ones winning: a preset, a TOML file, dotted flags.
 
-Settings are frozen dataclasses, nested by section. Every key is checked by name and type before anything else is loaded;
-an unknown one is refused with the nearest known name.
+Settings are frozen dataclasses, nested by section. Every key is checked by name and type before anything else is loaded; an
+unknown one is refused with the nearest known name.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _convert(value: Any, hint: Any, dotted: str) -> Any:
     if origin is dict or hint is dict:
         if not isinstance(value, Mapping):
             raise UserError(f"setting {dotted} is a table; set its keys, such as --{dotted}.name value")
-        return {key: _plain(v) for key, v in value.items()}
+        return {key: parse_plain(v) for key, v in value.items()}
     return _scalar(value, hint, dotted)
 
 
@@ -116,7 +116,7 @@ def _scalar(value: Any, hint: type, dotted: str) -> Any:
     raise UserError(f"setting {dotted} needs a value of type {hint.__name__}, got {value!r}")
 
 
-def _plain(value: Any) -> Any:
+def parse_plain(value: Any) -> Any:
     """A text of a flag as the number or truth value it spells (for tables whose fields are checked elsewhere)."""
     if not isinstance(value, str):
         return value
