@@ -158,15 +158,14 @@ def split(rows: Sequence[Row], *, token_budget: int) -> list[list[int]]:
 
 
 def micro_batches(
-    rows: Sequence[Row], *, token_budget: int, pad_id: int = 0, totals: Totals | None = None, keep_dropped: bool = False
+    rows: Sequence[Row], *, token_budget: int, pad_id: int = 0, totals: Totals | None = None
 ) -> Iterator[Batch]:
     """Micro-batches of one update over `rows`; each carries the totals of all of them.
 
-    Rows without a trained token are left out, since they move nothing; `keep_dropped` keeps them where values are
-    wanted for every row (old log-probs).
+    Rows without a trained token are left out, since they move nothing.
     """
     totals = totals or count(rows)
-    kept = [i for i, r in enumerate(rows) if len(r.response_ids) and (keep_dropped or r.n_trained)]
+    kept = [i for i, r in enumerate(rows) if r.n_trained]
     for part in split([rows[i] for i in kept], token_budget=token_budget):
         index = [kept[j] for j in part]
         yield make_batch([rows[i] for i in index], pad_id=pad_id, totals=totals, index=index)

@@ -8,6 +8,7 @@ prompts stand on the left-padded side, so that all rows write the same cache col
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -187,6 +188,9 @@ class HFDecoder:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.device = next(model.parameters()).device
+        # transformers renames the argument; models that take both warn about the old one
+        new = "cache" in inspect.signature(model.forward).parameters
+        self.cache_name = "cache" if new else "past_key_values"
 
     def prefill(self, prompts: Sequence[Sequence[int]], row_prompt: Sequence[int], max_new: int) -> torch.Tensor:
         width = max(len(p) for p in prompts)

@@ -96,14 +96,14 @@ def set_gradient_checkpointing(model: Any, on: bool) -> None:
 def token_logprobs(
     model: Any, batch: Batch, *, temperature: float = 1.0, chunk: int = 4096, with_entropy: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-prob of every response token, and the entropy of its distribution: float32 [B, T] each, 0 at padding.
+    """Log-prob of every trained token, and the entropy of its distribution: float32 [B, T] each, 0 where masked.
 
-    The head runs on response positions alone, `chunk` of them at a time, with the log-softmax in float32; a chunk's
+    The head runs where `batch.response_mask` is True alone, `chunk` of them at a time, with the log-softmax in float32; a chunk's
     logits are not kept for the backward pass where there are several. `temperature` must be the sampler's.
     """
     hidden, head = hidden_states(model, batch), model.get_output_embeddings()
-    states = hidden[_response_places(batch)]  # [N, W], N response tokens
-    tokens = batch.response_ids[batch.valid]  # [N]
+    states = hidden[_response_places(batch)]  # [N, W], N trained tokens
+    tokens = batch.response_ids[batch.response_mask]  # [N]
 
     def part(states: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         logits = head(states).float()
@@ -132,15 +132,15 @@ def hidden_states(model: Any, batch: Batch) -> torch.Tensor:
 
 
 def _response_places(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """(row, column) of the position that predicts each response token, [N] each, in the order of `batch.valid`."""
-    rows, steps = batch.valid.nonzero(as_tuple=True)
+    """(row, column) of the position that predicts each trained token, [N] each, in the order of `batch.response_mask`."""
+    rows, steps = batch.response_mask.nonzero(as_tuple=True)
     return rows, batch.prompt_lengths[rows] + steps - 1
 
 
 def _spread(pieces: list[torch.Tensor], batch: Batch) -> torch.Tensor:
-    flat = torch.cat(pieces) if pieces else torch.zeros(0, device=batch.valid.device)
-    out = torch.zeros(batch.valid.shape, dtype=flat.dtype, device=flat.device)
-    return out.masked_scatter(batch.valid, flat)
+    mask = batch.response_mask
+    flat = torch.cat(pieces) if pieces else torch.zeros(0, device=mask.device)
+    return torch.zeros(mask.shape, dtype=flat.dtype, device=flat.device).masked_scatter(mask, flat)
 
 
 def _ranges(n: int, size: int) -> Iterator[tuple[int, int]]:
