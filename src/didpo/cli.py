@@ -259,17 +259,8 @@ def run_credit(args: argparse.Namespace) -> int:
         write_credit_page(args.html, groups, credits)
     if args.json:
         metrics = {name: [c.metrics for c in credits[name]] for name in names}
-        print(
-            json.dumps(
-                {
-                    "groups": len(groups),
-                    "import": report_json(report),
-                    "metrics": metrics,
-                    "html": args.html,
-                    "out": args.out,
-                }
-            )
-        )
+        answer = {"groups": len(groups), "import": report_json(report), "metrics": metrics}
+        print(json.dumps({**answer, "html": args.html, "out": args.out}))
     else:
         print(credit_text(groups, credits, report))
         for kind, path in (("credit", args.out), ("page", args.html)):
