@@ -220,8 +220,12 @@ class HFDecoder:
     def _forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
         full = None if bool(mask.all()) else mask  # without padding the model may use its causal fast path
         out = self.model(
-            input_ids=ids, attention_mask=full, position_ids=positions, past_key_values=cache, use_cache=True,
+            input_ids=ids,
+            attention_mask=full,
+            position_ids=positions,
+            use_cache=True,
             logits_to_keep=1,
-        )  # fmt: skip
-        self.cache = out.past_key_values
+            **{self.cache_name: cache},
+        )
+        self.cache = getattr(out, self.cache_name)
         return out.logits[:, -1].float()

@@ -98,8 +98,8 @@ def token_logprobs(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Log-prob of every trained token, and the entropy of its distribution: float32 [B, T] each, 0 where masked.
 
-    The head runs where `batch.response_mask` is True alone, `chunk` of them at a time, with the log-softmax in float32; a chunk's
-    logits are not kept for the backward pass where there are several. `temperature` must be the sampler's.
+    The head runs only where `batch.response_mask` is True, `chunk` places at a time, with the log-softmax in float32;
+    where there are several chunks, their logits are not kept for the backward pass. `temperature` must be the sampler's.
     """
     hidden, head = hidden_states(model, batch), model.get_output_embeddings()
     states = hidden[_response_places(batch)]  # [N, W], N trained tokens
@@ -132,7 +132,7 @@ def hidden_states(model: Any, batch: Batch) -> torch.Tensor:
 
 
 def _response_places(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """(row, column) of the position that predicts each trained token, [N] each, in the order of `batch.response_mask`."""
+    """(row, column) of the position that predicts each trained token, [N] each, in the order of the mask."""
     rows, steps = batch.response_mask.nonzero(as_tuple=True)
     return rows, batch.prompt_lengths[rows] + steps - 1
 

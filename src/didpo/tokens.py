@@ -54,7 +54,7 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids` without special tokens; bytes that are not UTF-8 become U+FFFD."""
         if self._bytes is not None:
-            return b"".join(self._bytes[i] for i in ids).decode("utf-8", "replace")
+            return b"".join(map(self.piece, ids)).decode("utf-8", "replace")
         return _decode_plain(self.hf, [i for i in ids if i not in self._special])
 
     def offsets_of(self, ids: Sequence[int]) -> Offsets:
@@ -64,14 +64,14 @@ class Tokenizer:
         tokens write nothing: an empty range where they stand.
         """
         if self._bytes is not None:
-            return _byte_offsets([self._bytes[i] for i in ids])
+            return _byte_offsets([*map(self.piece, ids)])
         return self._prefix_offsets(ids)
 
     def piece(self, token_id: int) -> bytes:
-        """The bytes that one token writes (UTF-8 of its text for tokenizers that are not byte-level)."""
-        if self._bytes is not None:
-            return self._bytes[token_id]
-        return self.decode([token_id]).encode()
+        """The bytes that one token writes; none for special tokens, nor for ids that a model has beyond its vocabulary."""
+        if self._bytes is None:
+            return self.decode([token_id]).encode()
+        return self._bytes[token_id] if token_id < len(self._bytes) else b""
 
     def save(self, folder: str | Path) -> None:
         """Write the Hugging Face files, and all end ids, so that `load_tokenizer(folder)` finds them again."""
