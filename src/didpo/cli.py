@@ -179,10 +179,11 @@ def run_train(args: argparse.Namespace) -> int:
     settings = resolve_settings(args)
     run_dir = args.run_dir or f"runs/{args.preset}-{settings.algorithm}-s{settings.seed}"
     if args.dry_run:
+        from didpo.config import to_toml
         from didpo.planning import plan, plan_text
 
         planned = plan(settings)
-        print(json.dumps(planned, indent=2) if args.json else plan_text(planned, settings))
+        print(json.dumps(planned) if args.json else f"{plan_text(planned)}\n\n{to_toml(settings)}")
         return 0
     from didpo.report import write_report
     from didpo.rundir import prepare

@@ -1,7 +1,7 @@
 """Settings from three places, later ones winning: a preset, a TOML file, dotted flags.
 
-Settings are frozen dataclasses, nested by section. Every key is checked by name and type before anything else is loaded;
-an unknown one is refused with the nearest known name.
+Settings are frozen dataclasses, nested by section. Every key is checked by name and type before anything is loaded; an
+unknown one is refused with the nearest known name.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from didpo.algorithms import get_algorithm
+from didpo.algorithms import resolve_algorithm
 from didpo.errors import UserError
 from didpo.settings import ModelSettings, RunSettings
 
@@ -48,25 +48,21 @@ def plan(settings: RunSettings) -> dict[str, Any]:
     Memory: weights, gradients and two Adam moments, the reference where the loss has a KL term, and the larger of the
     KV cache of one batch of rollouts and the activations and logits of one micro-batch. An estimate, not a promise.
     """
-    algorithm = get_algorithm(settings.algorithm)
+    loss = resolve_algorithm(settings.algorithm, settings.credit, settings.loss).loss
     shape, rl, cold = model_shape(settings.model), settings.rl, settings.cold_start
     width = 4 if settings.model.dtype == "float32" else 2
-    kl = settings.loss.kl_coef if settings.loss.kl_coef is not None else algorithm.loss.kl_coef
     rollouts = rl.tasks_per_step * rl.group_size
     context = settings.model.context
     cache = rollouts * context * shape["layers"] * shape["kv_width"] * width
     activations = rl.micro_tokens * shape["layers"] * shape["kv_width"] * 17 * width
     logits = min(rl.micro_tokens, 4096) * shape["vocabulary"] * 4 * 3
-    states = shape["parameters"] * (3 * 4 + width + (width if kl else 0))
+    states = shape["parameters"] * (3 * 4 + width + (width if loss.get("kl_coef") else 0))
     return {
         "preset": settings.preset,
         "algorithm": settings.algorithm,
         "seed": settings.seed,
         "parameters": shape["parameters"],
-        "cold_start": {
-            "updates": settings.cold_start.steps,
-            "rows": settings.cold_start.steps * settings.cold_start.batch_size,
-        },
+        "cold_start": {"updates": cold.steps, "rows": cold.steps * cold.batch_size},
         "rl": {
             "steps": rl.steps,
             "rollouts_per_step": rollouts,
