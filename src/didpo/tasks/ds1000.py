@@ -1,0 +1,117 @@
+"""DS-1000: completions of data-science snippets, judged by code that compares arrays and frames.
+
+The published tests run the snippet inside the process that judges it. Here the snippet runs in the candidate's process
+(`harness.py`), and only the bytes of its result come back; the tests' side rebuilds arrays and frames from them with
+an unpickler that knows the constructors of numpy and pandas data and nothing else.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+
+from didpo.tasks.reading import Row, Unusable, json_field, need
+from didpo.types import AssertTest, Task
+
+PATH = "solution.py"
+HARNESS = "harness.py"
+LIBRARIES = {"Numpy": ("numpy",), "Pandas": ("numpy", "pandas"), "Scipy": ("numpy", "scipy")}  # name -> imports
+
+HARNESS_CODE = f'''# Runs {PATH} in the place that the problem gives it, and hands over what it made.
+import pickle
+
+
+def run(template, data):
+    with open("{PATH}", encoding="utf-8") as file:
+        code = template.replace("[insert]", file.read())
+    space = {{"test_input": pickle.loads(data)}}
+    exec(compile(code, "{PATH}", "exec"), space)
+    return pickle.dumps(space["result"])
+
+
+def source():
+    with open("{PATH}", encoding="utf-8") as file:
+        return file.read()
+'''
+
+TEST_PRELUDE = """
+import builtins as _builtins
+import io as _io
+import pickle as _pickle
+
+_ALLOWED = {
+    "numpy": {"ndarray", "dtype", "matrix"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "numpy.ma.core": {"MaskedArray", "_mareconstruct"},
+    "pandas": {"DataFrame", "Series", "Timestamp", "Timedelta", "Index", "RangeIndex", "MultiIndex"},
+    "builtins": {"slice", "complex", "set", "frozenset", "bytearray", "range"},
+    "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "_codecs": {"encode"},
+}
+_DATA = ("pandas.core.frame", "pandas.core.series", "pandas.core.internals", "pandas.core.indexes",
+         "pandas.core.arrays", "pandas.core.dtypes.dtypes", "pandas._libs", "scipy.sparse")
+
+
+class _Data(_pickle.Unpickler):
+    def find_class(self, module, name):
+        if name in _ALLOWED.get(module, ()) or any(module == m or module.startswith(m + ".") for m in _DATA):
+            return super().find_class(module, name)
+        raise _pickle.UnpicklingError(f"the result holds {module}.{name}")
+
+
+def exec(code, space=None):
+    if space is None or "test_input" not in space:
+        return _builtins.exec(code, globals() if space is None else space)
+    reply = run(code, _pickle.dumps(space["test_input"]))
+    space["result"] = _Data(_io.BytesIO(reply)).load()
+"""
+
+
+def ds1000(row: Row) -> Task:
+    """A row of the simplified format (`reference_code`, `code_context`), or of the older one nested by library. Raises
+    Unusable where the library is not installed or its objects cannot cross between processes."""
+    prompt, context = need(row, "prompt", "code_context")
+    meta = json_field(row, "metadata", {})
+    library = str(meta.get("library") or "")
+    if library not in LIBRARIES:
+        raise Unusable(f"{library or 'unnamed library'}: its results are not arrays or frames that can be handed over")
+    lacking = [name for name in LIBRARIES[library] if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise Unusable(f"{library}: not installed ({', '.join(lacking)})")
+    if "def test_execution" not in context or 'test_env["result"]' not in context:
+        raise Unusable("no test_execution with a result")
+    reference = row.get("reference_code")
+    strings = "def test_string" in context
+    tests = [_test("execution", context, 'test_execution("[insert]")')]
+    if strings:
+        tests.append(_test("string", context, "test_string(source())"))
+    return Task(
+        task_id=f"ds1000/{meta['problem_id']}",
+        prompt=f"{prompt.rstrip()}\n\nWrite the missing lines into {PATH}.\n",
+        files={PATH: "raise NotImplementedError\n", HARNESS: HARNESS_CODE},
+        hidden_tests=tuple(tests),
+        difficulty="",
+        reference={PATH: reference, HARNESS: HARNESS_CODE} if reference else None,
+        meta={
+            "benchmark": "ds1000",
+            "question": prompt,
+            "library": library,
+            "perturbation": str(meta.get("perturbation_type") or ""),
+            "imports": LIBRARIES[library],
+        },
+    )
+
+
+def _test(name: str, context: str, call: str) -> AssertTest:
+    return AssertTest(name=name, path=HARNESS, code=f"{TEST_PRELUDE}\n{context.rstrip()}\n\n\n{call}\n")
+
+
+def insert_point(context: str) -> str:
+    """The template that holds `[insert]`, for showing where a snippet goes. Empty where there is none."""
+    found = re.search(r'exec_context\s*=\s*(r?""".*?""")', context, re.DOTALL)
+    return str(ast.literal_eval(found[1])) if found else ""
