@@ -1,0 +1,165 @@
+"""Reports: one self-contained HTML file each, for a run directory or for recorded trajectories.
+
+A report loads nothing from anywhere and obeys nothing that a model wrote: all recorded text is escaped, invisible
+characters are shown, and the page's own policy forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from didpo.credit.io import read_credit
+from didpo.errors import UserError
+from didpo.progress import alarms
+from didpo.report_parts import run as parts
+from didpo.report_parts.charts import Charts
+from didpo.report_parts.heat import Heat, largest
+from didpo.report_parts.markup import esc, number, page, section, table
+from didpo.rundir import RunDir, read_jsonl, write_atomic
+from didpo.trajectories import read_groups
+from didpo.types import GroupCredit, TrajectoryGroup
+
+MAX_RUN_GROUPS = 4  # groups drawn in a run's report
+MAX_PAGE_GROUPS = 40  # groups drawn in a page of recorded trajectories
+
+
+def write_report(run_dir: str | Path) -> Path:
+    """Write report.html into a run directory, from what it holds so far; returns its path.
+
+    Raises UserError where the folder holds no run.
+    """
+    run = RunDir(run_dir)
+    if not run.path.is_dir() or not (run.metrics.is_file() or run.holds_run):
+        raise UserError(f"{run_dir} is not a run directory (no config.toml, no metrics.jsonl)")
+    config = tomllib.loads(run.config.read_text(encoding="utf-8")) if run.holds_run else {}
+    summary = json.loads(run.summary.read_text(encoding="utf-8")) if run.summary.is_file() else {}
+    rows = run.rows()
+    charts, heat = Charts(), Heat()
+    tasks = {n: read_jsonl(run.eval_file(n)) for n in ("before", "after") if run.eval_file(n).is_file()}
+    sections = [
+        parts.learning(charts, rows, summary),
+        _credit_section(heat, run),
+        parts.outcomes(rows, summary, tasks),
+        parts.tracking(charts, _credits(run.path / "tracking" / "credit")),
+        parts.updates(charts, rows),
+        parts.settings(config, summary),
+    ]
+    algorithm = summary.get("algorithm") or config.get("algorithm") or "run"
+    top = _top(f"didpo run: {run.path.resolve().name}", sections)
+    body = f"{top}<main>{parts.headline(summary, config)}{parts.alarms(_alarms(rows))}{''.join(sections)}</main>" + (
+        f"<footer>{esc(algorithm)} · {len(rows)} rows of metrics · this file holds everything it shows.</footer>"
+    )
+    write_atomic(
+        run.report, page(f"didpo: {run.path.resolve().name}", body, {"charts": charts.data, "heat": heat.data})
+    )
+    return run.report
+
+
+def write_credit_page(
+    path: str | Path, groups: Sequence[TrajectoryGroup], credits: Mapping[str, Sequence[GroupCredit]]
+) -> Path:
+    """Write the heat-map page of recorded groups: `credits` holds, per algorithm, the credit of each group in order.
+
+    Several algorithms stand side by side. Raises UserError where there is nothing to draw.
+    """
+    if not groups or not credits:
+        raise UserError("no groups to draw: give at least one group and one algorithm")
+    for name, computed in credits.items():
+        assert len(computed) == len(groups), f"{name}: one GroupCredit per group"
+    heat = Heat()
+    order = sorted(range(len(groups)), key=lambda i: (-_spread(groups[i], credits, i), i))[:MAX_PAGE_GROUPS]
+    sections = []
+    for i in sorted(order):
+        group = groups[i]
+        scale = max(largest(computed[i]) for computed in credits.values())  # one for all, so that columns compare
+        blocks = "".join(
+            heat.block(group, computed[i], title=name if len(credits) > 1 else "", scale=scale)
+            for name, computed in credits.items()
+        )
+        sections.append(f"<h3>{esc(group.task_id)}</h3><div class=side>{blocks}</div>")
+    rest = len(groups) - len(order)
+    lead = "Colour: the advantage of each token. Dotted: text that belongs to an anchor; click it to see all members."
+    if rest:
+        lead += f" {rest} more groups, those with the least local credit, are left out."
+    steps = sum(len(t.steps) for g in groups for t in g.trajectories)
+    facts = f"{len(groups)} group{'' if len(groups) == 1 else 's'}, {sum(len(g.trajectories) for g in groups)} rollouts, {steps} steps"
+    body = (
+        f"<div class={'wide' if len(credits) > 1 else 'one'}><header class=top><h1>Where credit goes</h1>"
+        f"<p class=lead>{esc(facts)}; {esc(', '.join(credits))}</p></header><main>"
+        f"{section('methods', 'Methods', _method_table(credits))}"
+        f"{section('credit', 'Groups', ''.join(sections), lead)}</main>"
+        "<footer>didpo · this file holds everything it shows.</footer></div>"
+    )
+    write_atomic(Path(path), page("didpo: where credit goes", body, {"charts": {}, "heat": heat.data}))
+    return Path(path)
+
+
+def _top(title: str, sections: Sequence[str]) -> str:
+    links = (("learning", "Learning"), ("credit", "Where credit goes"), ("outcomes", "Outcomes and time"),
+             ("tracking", "Anchors over training"), ("updates", "Updates"), ("settings", "Settings"))  # fmt: skip
+    there = "".join(f'<a href="#{i}">{t}</a>' for i, t in links if any(f'id="{i}"' in s[:40] for s in sections))
+    return f"<header class=top><h1>{esc(title)}</h1><nav>{there}</nav></header>"
+
+
+def _alarms(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Alarm -> steps that raised it; numbers in the text vary, so the first words tell alarms apart."""
+    found: dict[str, tuple[str, list[int]]] = {}
+    for row in rows:
+        for text in alarms(row):
+            key = "".join(c for c in text if not c.isdigit())
+            found.setdefault(key, (text, []))[1].append(int(row.get("step") or 0))
+    return dict(found.values())
+
+
+def _credits(folder: Path) -> dict[int, list[GroupCredit]]:
+    """Step -> credit of its groups, from step_NNNNN.jsonl files."""
+    files = sorted(folder.glob("step_*.jsonl"))
+    return {int(f.name.removeprefix("step_").removesuffix(".jsonl")): list(read_credit(f)) for f in files}
+
+
+def _credit_section(heat: Heat, run: RunDir) -> str:
+    """Groups of the last stored step that carry the most local credit."""
+    files = sorted((run.path / "credit").glob("step_*.jsonl"))
+    if not files:
+        return ""
+    groups = list(read_groups(run.path / "trajectories" / files[-1].name))
+    credits = list(read_credit(files[-1]))
+    step = int(files[-1].name.removeprefix("step_").removesuffix(".jsonl"))
+    order = sorted(range(len(groups)), key=lambda i: (-_spread(groups[i], {"": credits}, i), i))[:MAX_RUN_GROUPS]
+    blocks = "".join(f"<h3>{esc(groups[i].task_id)}</h3>{heat.block(groups[i], credits[i])}" for i in order)
+    lead = (
+        f"Step {step}: {len(order)} of {len(groups)} groups, those with the most local credit; the best and the worst "
+        "rollout of each are open. Colour: the advantage of each token, blue for more of it and orange for less. "
+        "Dotted text belongs to an anchor or region: point at it for its numbers, click it to see all its members."
+    )
+    return section("credit", "Where credit goes", blocks, lead)
+
+
+def _spread(group: TrajectoryGroup, credits: Mapping[str, Sequence[GroupCredit]], i: int) -> float:
+    """How much local credit a group carries: what makes it worth drawing."""
+    anchors = [a for computed in credits.values() for a in computed[i].anchors]
+    local = sum(abs(m.advantage) for a in anchors for m in a.members)
+    returns = [float(t.rewards.sum()) for t in group.trajectories if not t.failed]
+    return local + (max(returns) - min(returns) if returns else 0.0)
+
+
+def _method_table(credits: Mapping[str, Sequence[GroupCredit]]) -> str:
+    rows = []
+    for name, computed in credits.items():
+        silent = sum(1 for c in computed if not any(a.any() for t in c.advantages for a in t))
+        coverage = [c.metrics["coverage"] for c in computed if "coverage" in c.metrics]
+        notes = dict.fromkeys(n for c in computed for n in c.notes)
+        rows.append(
+            [
+                f"<b>{esc(name)}</b>",
+                esc(sum(len(c.anchors) for c in computed)),
+                esc(number(100 * sum(coverage) / len(coverage)) + " %") if coverage else "–",
+                esc(silent),
+                "<br>".join(esc(n) for n in list(notes)[:6]),
+            ]
+        )
+    return table(["method", "anchors", "tokens with local credit", "groups without signal", "notes"], rows)

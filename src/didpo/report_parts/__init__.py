@@ -1,0 +1,1 @@
+"""Parts of the HTML reports: markup and escaping, charts, heat-maps of credit, the sections of a run."""
