@@ -38,6 +38,7 @@
     const values = piece.dataset.v.split(" ").map(Number);
     const content = [row("advantage of these tokens", signed(values[0]))];
     block.parts.forEach((name, i) => content.push(row("  " + name + " part", signed(values[i + 1]))));
+    content.push(row("return to go of this turn", signed(+piece.closest(".step").dataset.r)));
     for (const k of (piece.dataset.a || "").split(" ").filter(Boolean).map(Number)) {
       const anchor = block.anchors[k];
       const own = anchor.members.find((m) => m[0] === t && m[1] === s);

@@ -86,7 +86,8 @@ def write_credit_page(
     if rest:
         lead += f" {rest} more groups, those with the least local credit, are left out."
     steps = sum(len(t.steps) for g in groups for t in g.trajectories)
-    facts = f"{len(groups)} group{'' if len(groups) == 1 else 's'}, {sum(len(g.trajectories) for g in groups)} rollouts, {steps} steps"
+    rollouts = sum(len(g.trajectories) for g in groups)
+    facts = f"{len(groups)} group{'' if len(groups) == 1 else 's'}, {rollouts} rollouts, {steps} steps"
     body = (
         f"<div class={'wide' if len(credits) > 1 else 'one'}><header class=top><h1>Where credit goes</h1>"
         f"<p class=lead>{esc(facts)}; {esc(', '.join(credits))}</p></header><main>"

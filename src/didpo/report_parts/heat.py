@@ -165,7 +165,7 @@ def _step(
         more = f"\n… {len(step.observation) - len(cut)} more characters" if len(cut) < len(step.observation) else ""
         observation = f"<details class=seen><summary>what came back</summary><pre>{esc(cut)}{more}</pre></details>"
     return (
-        f'<div class=step data-s="{s}"><div class=facts>{" · ".join(facts)}</div>'
+        f'<div class=step data-s="{s}" data-r="{to_go:.4g}"><div class=facts>{" · ".join(facts)}</div>'
         f"<pre class=code>{_pieces(step, values, covers, scale)}</pre>{observation}</div>"
     )
 
