@@ -45,7 +45,7 @@ class Occurrence:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundAnchor:
-    """A fragment that at least two rows share. `lines` are the representative's, `length` the mean length L in lines."""
+    """A fragment that at least two rows share: the representative's `lines`, mean `length` L in lines."""
 
     kind: Literal["add", "del", "overwrite"]
     lines: tuple[str, ...]
