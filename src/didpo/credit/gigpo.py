@@ -34,7 +34,8 @@ def state_groups(states: list[str | None], similarity: float = 1.0) -> np.ndarra
     if similarity >= 1.0:
         number = {text: i for i, text in enumerate(texts)}
     else:
-        number, representatives = {}, []
+        number = {}
+        representatives: list[str] = []
         for text in texts:
             near = (
                 i

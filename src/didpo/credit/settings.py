@@ -54,6 +54,7 @@ class DiDPOSettings:
     #                                                               similarity >= eta [P]
     eta: float = 0.8  # similarity threshold [P, C]
     form: Literal["exp", "log", "linear"] = "exp"  # shape of phi and psi [P, C]
+    combine: Literal["product", "sum"] = "product"  # GS = phi * psi, or phi + psi, the paper's ablation [P]
     s0: float = 8.0  # scale of the length, in lines [P, C]
     g0: float = 8.0  # scale of the number of rows [P, C]
     max_anchors: int = 64  # K, per task [P, C]

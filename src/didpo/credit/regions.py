@@ -1,0 +1,280 @@
+"""Regions of a file: each function and method, and the top-level statements as one region of their own.
+
+Files are split by their lines that begin at the margin; the split is trusted where every piece is closed in itself
+(brackets balanced, no long strings) or parses, otherwise the parse of the whole file decides. A file that does not
+parse keeps the split by lines, so that a broken function is still a region with its name. Files of other languages, or
+of which no version can be split, are cut into blocks between the lines that all versions share.
+
+Contents are compared up to comments, layout, docstrings and local names (`canonical`). Only texts that could be equal
+are parsed for it: those whose skeletons (names dropped) are equal.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import TypeVar
+
+import numpy as np
+
+from didpo.credit.canonical import canonical, digest
+from didpo.credit.diffs import normalise
+
+T = TypeVar("T")
+TOP = ""  # name of the region of top-level statements
+_CACHED_CHARS = 8_000  # longer texts are not kept between calls
+
+_HEAD = re.compile(r"^[^#\s)\]}][^\n]*", re.MULTILINE)
+_NAMED = re.compile(r"(?:async[ \t]+)?def[ \t]+(\w+)|class[ \t]+(\w+)")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FileRegions:
+    """names: unique in the file. line_region [n_lines + 1]: region of each line (the last serves the end of file)."""
+
+    names: tuple[str, ...]
+    line_region: np.ndarray
+    split: bool = True  # False: neither functions nor a parse were found
+
+
+def _remembered(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Results for short texts are kept between calls: training meets the same code again and again."""
+
+    def wrap(function: Callable[..., T]) -> Callable[..., T]:
+        cached = lru_cache(maxsize=maxsize)(function)
+        return wraps(function)(lambda text, *args: (cached if len(text) <= _CACHED_CHARS else function)(text, *args))
+
+    return wrap
+
+
+def raw_lines(text: str, positions: np.ndarray) -> np.ndarray:
+    """The 0-based line of each character position of `text`. int64 [n] -> [n]"""
+    ends = np.flatnonzero(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4") == 10)
+    return np.searchsorted(ends, positions)
+
+
+@_remembered(4096)
+def file_regions(text: str) -> FileRegions:
+    """The regions of a Python file."""
+    n_lines = text.count("\n") + 1
+    pieces = _pieces(text)
+    found = any(name != TOP for name, _, _ in pieces)
+    if not all(_closed(text, p) for p in _ranges_of(text, pieces)):
+        tree = _parse(text)
+        if tree is not None:
+            pieces, found = _by_tree(tree, n_lines), True
+        elif not found:
+            return FileRegions(names=(TOP,), line_region=np.zeros(n_lines + 1, dtype=np.int64), split=False)
+    else:
+        pieces = _with_methods(text, pieces)
+    return _numbered(pieces, n_lines)
+
+
+Piece = tuple[str, int, int]  # name, first line, line after the last
+
+
+def _pieces(text: str) -> list[Piece]:
+    """Top-level pieces by the lines at the margin: functions and classes by name, all else TOP."""
+    starts: list[tuple[int, str]] = []
+    line, at = 0, 0
+    decorated: int | None = None
+    for head in _HEAD.finditer(text):
+        line += text.count("\n", at, head.start())
+        at = head.start()
+        words = head.group()
+        if words[0] == "@":
+            decorated = line if decorated is None else decorated
+            continue
+        named = _NAMED.match(words)
+        name = (named[1] or named[2]) if named else TOP
+        if name != TOP or not starts or starts[-1][1] != TOP or decorated is not None:
+            starts.append((line if decorated is None else decorated, name))
+        decorated = None
+    stops = [start for start, _ in starts[1:]] + [text.count("\n") + 1]
+    return [(name, start, stop) for (start, name), stop in zip(starts, stops, strict=True)]
+
+
+def _ranges_of(text: str, pieces: list[Piece]) -> list[str]:
+    lines = text.split("\n")
+    return ["\n".join(lines[a:b]) for _, a, b in pieces]
+
+
+def _closed(text: str, piece: str) -> bool:
+    """Whether a piece ends where it seems to: a cheap check, and a parse where that does not tell."""
+    if '"""' not in piece and "'''" not in piece and "\\\n" not in piece:
+        count = piece.count
+        if count("(") == count(")") and count("[") == count("]") and count("{") == count("}"):
+            return True
+    return _parse(piece) is not None
+
+
+def _with_methods(text: str, pieces: list[Piece]) -> list[Piece]:
+    """Classes split into their methods, where they parse."""
+    out: list[Piece] = []
+    lines: list[str] | None = None
+    for name, start, stop in pieces:
+        if lines is None:
+            lines = text.split("\n")
+        first = next((w for w in lines[start:stop] if not w.startswith("@")), "")
+        tree = _parse("\n".join(lines[start:stop])) if name != TOP and first.startswith("class") else None
+        out += [(name, start, stop)] if tree is None else _inside(tree, stop - start, start)
+    return out
+
+
+def _by_tree(tree: ast.Module, n_lines: int) -> list[Piece]:
+    return _inside(tree, n_lines, 0)
+
+
+def _inside(tree: ast.Module, n_lines: int, shift: int) -> list[Piece]:
+    """Pieces of a parsed text; what is outside functions and classes is TOP, later pieces lie inside earlier ones."""
+    out: list[Piece] = [(TOP, shift, shift + n_lines)]
+
+    def visit(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
+                out.append((prefix + node.name, shift + first, shift + (node.end_lineno or node.lineno)))
+                if isinstance(node, ast.ClassDef):
+                    visit(node.body, prefix + node.name + ".")
+
+    visit(tree.body, "")
+    return out
+
+
+def _numbered(pieces: list[Piece], n_lines: int) -> FileRegions:
+    """Numbers regions in order of appearance; a name met again gets "#2", the top-level pieces share one region."""
+    names: dict[str, int] = {}
+    seen: Counter[str] = Counter()
+    line_region = np.full(n_lines + 1, -1, dtype=np.int64)
+    for name, start, stop in pieces:
+        if name != TOP:
+            seen[name] += 1
+            name = name if seen[name] == 1 else f"{name}#{seen[name]}"
+        line_region[start:stop] = names.setdefault(name, len(names))
+    if (line_region < 0).any():  # comments and blanks before the first statement, the end of the file
+        line_region[line_region < 0] = names.setdefault(TOP, len(names))
+    return FileRegions(names=tuple(names), line_region=line_region)
+
+
+def _parse(text: str) -> ast.Module | None:
+    """The tree, or None; a lone carriage return ends a line for the parser alone, so such a text has no tree here."""
+    if "\r" in text and text.count("\r") != text.count("\r\n"):
+        return None
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+# ---------------------------------------------------------------- contents
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_ALONE = re.compile(r"^[ \t]*[rRbBuU]{0,2}(\"\"\"|'''|\"|')[\s\S]*?\1[ \t]*$", re.MULTILINE)
+_LAYOUT = str.maketrans("", "", " \t\r\n\f()'\",;\\")
+
+
+def region_texts(text: str, regions: FileRegions, wanted: Sequence[int]) -> list[str]:
+    """The lines of each wanted region, joined."""
+    lines = text.split("\n")
+    order = np.argsort(regions.line_region[:-1], kind="stable")
+    bounds = np.searchsorted(regions.line_region[:-1][order], [[r, r + 1] for r in wanted]).reshape(-1, 2)
+    return ["\n".join([lines[i] for i in order[a:b].tolist()]) for a, b in bounds.tolist()]
+
+
+def content_ids(texts: Sequence[str], path: str) -> np.ndarray:
+    """A number for each text of one region, [n]: equal numbers mean equal contents."""
+    exact = [_exact(text, path) for text in texts]
+    distinct = sorted(set(exact))
+    skeleton = {e: _skeleton(e) for e in distinct} if len(distinct) > 1 else dict.fromkeys(distinct, "")
+    shared = Counter(skeleton.values())
+    key = {e: _key(e) if len(distinct) > 1 and shared[skeleton[e]] > 1 else e for e in distinct}
+    number = {k: i for i, k in enumerate(sorted(set(key.values())))}
+    return np.array([number[key[e]] for e in exact], dtype=np.int64)
+
+
+@_remembered(8192)
+def _exact(text: str, path: str) -> str:
+    return "\n".join(normalise(text, path)[0])
+
+
+@_remembered(8192)
+def _skeleton(exact: str) -> str:
+    """What is left when names, layout and lone strings are dropped: equal wherever the canonical forms are."""
+    return digest(_WORD.sub("N", _ALONE.sub("", exact)).translate(_LAYOUT))
+
+
+@_remembered(8192)
+def _key(exact: str) -> str:
+    """The canonical form of a region's text (methods are indented), or the text itself where it does not parse."""
+    indented = exact[:1] in (" ", "\t")
+    tree = _parse("if 1:\n" + exact if indented else exact)
+    if tree is None:
+        return exact
+    try:
+        return "=" + canonical(tree.body[0].body if indented and isinstance(tree.body[0], ast.If) else tree.body)
+    except RecursionError:  # an expression nested too deeply to be walked
+        return exact
+
+
+# ---------------------------------------------------------------- blocks
+
+
+def block_regions(texts: Sequence[str], path: str) -> list[FileRegions]:
+    """Regions of the versions of a file that cannot be split by functions: the blocks between common lines.
+
+    Separators are the normalised lines that stand exactly once in every version, in the same order; they are regions
+    with the line before them. One version more cannot move the blocks of the others except by taking a separator away.
+    """
+    parts = [normalise(text, path) for text in texts]
+    lines = [[line.strip() for line in kept] for kept, _ in parts]
+    separators = _common_once(lines)
+    number = {line: i + 1 for i, line in enumerate(separators)}
+    names = tuple(f"block {i}" for i in range(len(separators) + 1))
+    out = []
+    for text, (_, ranges), kept in zip(texts, parts, lines, strict=True):
+        at = raw_lines(text, ranges[:, 0])
+        line_region = np.zeros(text.count("\n") + 2, dtype=np.int64)
+        for raw, line in zip(at.tolist(), kept, strict=True):
+            if line in number:
+                line_region[raw:] = number[line]
+        out.append(FileRegions(names=names, line_region=line_region))
+    return out
+
+
+def _common_once(versions: list[list[str]]) -> list[str]:
+    """The lines that stand exactly once in every version, kept where their order agrees in all."""
+    distinct = sorted({tuple(v) for v in versions})
+    if not distinct:
+        return []
+    counts = [Counter(v) for v in distinct]
+    chain = [line for line in distinct[0] if all(c[line] == 1 for c in counts)]
+    for version in distinct[1:]:
+        place = {line: i for i, line in enumerate(version)}
+        chain = [chain[i] for i in _increasing([place[line] for line in chain])]
+    return chain
+
+
+def _increasing(values: list[int]) -> list[int]:
+    """Indices of a longest increasing subsequence."""
+    tails: list[int] = []  # index of the smallest end of a subsequence of each length
+    ends: list[int] = []
+    before = [-1] * len(values)
+    for i, value in enumerate(values):
+        at = bisect_left(ends, value)
+        before[i] = tails[at - 1] if at else -1
+        if at == len(tails):
+            tails.append(i)
+            ends.append(value)
+        else:
+            tails[at], ends[at] = i, value
+    out = []
+    i = tails[-1] if tails else -1
+    while i >= 0:
+        out.append(i)
+        i = before[i]
+    return out[::-1]
