@@ -41,6 +41,7 @@ class Syntax:
         skip = r"\\.|" if self.escapes else ""
         self._ends = {q: re.compile(rf"(?:{skip}(?!{re.escape(q)}).)*?{re.escape(q)}", re.DOTALL) for q in quotes}
         self._memory: dict[tuple[str, str], tuple[str, str]] = {}
+        self._plain_lines: dict[str, str] = {}  # lines that begin and end outside strings and comments
         self._plain = not marks and not self.line
         long = "|".join(map(re.escape, (*self.blocks, *self.long_strings)))
         worth = [p for p in (self.line, long, r"\\$" if self.strings and self.escapes else "") if p]
@@ -52,16 +53,24 @@ class Syntax:
             return [line.rstrip(_BLANKS) for line in lines]
         out = []
         state = ""  # the mark that ends the open string or comment
-        memory, worth = self._memory, self._worth.search
+        plain, memory, worth = self._plain_lines, self._memory, self._worth.search
         for line in lines:
-            if not state and not worth(line):
-                out.append(line.rstrip(_BLANKS))
-                continue
+            if not state:
+                code = plain.get(line)
+                if code is not None:
+                    out.append(code)
+                    continue
             known = memory.get((state, line))
             if known is None:
-                if len(memory) >= _REMEMBERED:
+                if len(memory) + len(plain) >= _REMEMBERED:
                     memory.clear()
-                known = memory[state, line] = self._strip_line(line, state)
+                    plain.clear()
+                if not state and not worth(line):
+                    known = (line.rstrip(_BLANKS), "")
+                else:
+                    known = memory[state, line] = self._strip_line(line, state)
+                if not state and not known[1]:
+                    plain[line] = known[0]
             out.append(known[0])
             state = known[1]
         return out

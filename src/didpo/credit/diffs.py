@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from didpo.credit.comments import syntax_of
+from didpo.actions import edit_spans
+from didpo.credit.comments import Syntax, syntax_of
+from didpo.errors import unknown_name
 from didpo.types import EditSpan, Step, TrajectoryGroup
 
 Gate = Literal["lines", "payload", "none"]
+
+_Known = dict[tuple[Syntax, str], tuple[list[str], np.ndarray]]
 
 _MAX_CELLS = 400_000_000  # cells of one alignment: bits of a matrix, 50 MB
 
@@ -56,39 +60,57 @@ def rows_of(group: TrajectoryGroup, *, gate: Gate = "lines") -> list[Row]:
 
     Raises ValueError where an edit of a step does not stand at its own range of the response.
     """
-    from didpo.actions import edit_spans
-
+    if gate not in get_args(Gate):
+        raise unknown_name("gate", gate, get_args(Gate))
     rows: list[Row] = []
+    known: _Known = {}
     for g, trajectory in enumerate(group.trajectories):
         for s, step in enumerate(trajectory.steps):
             spans = () if trajectory.failed else tuple(edit_spans(step))
-            rows.append(Row(trajectory=g, step=s, roots=_roots(len(rows), step, spans, gate)))
+            rows.append(Row(trajectory=g, step=s, roots=_roots(len(rows), step, spans, gate, known) if spans else ()))
     return rows
 
 
-def normalise(text: str, path: str, start: int = 0) -> tuple[list[str], np.ndarray]:
-    """Normalised lines of `text` and their raw ranges, int64 [n, 2], shifted by `start`."""
+def normalise(text: str, path: str) -> tuple[list[str], np.ndarray]:
+    """Normalised lines of `text` and their raw character ranges in it, int64 [n, 2], line ends left out."""
     raw = text.split("\n")
     lines = syntax_of(path).strip(raw)
-    stops = np.fromiter(map(len, raw), np.int64, len(raw))
-    begins = np.zeros(len(raw), dtype=np.int64)
-    np.cumsum(stops[:-1] + 1, out=begins[1:])
-    begins += start
-    stops += begins
-    kept = [i for i, line in enumerate(lines) if line]
-    ranges = np.stack([begins[kept], stops[kept]], axis=1)
-    return [lines[i] for i in kept], ranges
+    ranges = np.empty((len(raw), 2), dtype=np.int64)
+    ranges[:, 1] = np.fromiter(map(len, raw), np.int64, len(raw))
+    np.cumsum(ranges[:, 1] + 1, out=ranges[:, 1])
+    ranges[0, 0] = 0
+    ranges[1:, 0] = ranges[:-1, 1]
+    ranges[:, 1] -= 1
+    if "" in lines:
+        kept = [i for i, line in enumerate(lines) if line]
+        return [lines[i] for i in kept], ranges[kept]
+    return lines, ranges
 
 
-def _roots(row: int, step: Step, spans: Sequence[EditSpan], gate: Gate) -> tuple[Root, ...]:
-    texts = []
+def _normalised(text: str, path: str, known: _Known) -> tuple[list[str], np.ndarray]:
+    """`normalise`, remembered: what one step writes is the next one's file before."""
+    key = (syntax_of(path), text)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = normalise(text, path)
+    return found
+
+
+def _roots(row: int, step: Step, spans: Sequence[EditSpan], gate: Gate, known: _Known) -> tuple[Root, ...]:
     for span in spans:
         if step.response[span.start : span.end] != span.text:
             raise ValueError(f"edit of {span.path!r} is not the text at {span.start}:{span.end} of its response")
-        texts.append(normalise(span.text, span.path, span.start))
-    changed = _changed(step, spans, [lines for lines, _ in texts], gate)
+    texts = [_normalised(span.text, span.path, known) for span in spans]
+    changed = _changed(step, spans, [lines for lines, _ in texts], gate, known)
     return tuple(
-        Root(row=row, path=span.path, kind=span.kind, lines=tuple(lines), ranges=ranges, changed=mask)
+        Root(
+            row=row,
+            path=span.path,
+            kind=span.kind,
+            lines=tuple(lines),
+            ranges=ranges + span.start,
+            changed=mask,
+        )
         for span, (lines, ranges), mask in zip(spans, texts, changed, strict=True)
     )
 
@@ -96,28 +118,52 @@ def _roots(row: int, step: Step, spans: Sequence[EditSpan], gate: Gate) -> tuple
 # ---------------------------------------------------------------- the gate
 
 
-def _changed(step: Step, spans: Sequence[EditSpan], lines: list[list[str]], gate: Gate) -> list[np.ndarray]:
+def _changed(
+    step: Step, spans: Sequence[EditSpan], lines: list[list[str]], gate: Gate, known: _Known
+) -> list[np.ndarray]:
     masks = [np.ones(len(part), dtype=bool) for part in lines]
     if gate == "none":
         return masks
     before = step.files_before or {}
+    after = step.files_after or {}
     for i, span in enumerate(spans):
-        if span.kind == "overwrite":
-            old = before.get(span.path)
-            if old is None:
-                continue
-            if gate == "payload":
+        old = before.get(span.path)
+        replaces = i > 0 and span.kind == "add" and spans[i - 1].kind == "del" and spans[i - 1].path == span.path
+        if gate == "payload":
+            if span.kind == "overwrite" and old is not None:
                 masks[i][:] = old != span.text
-            else:
-                masks[i] = ~common_lines(normalise(old, span.path)[0], lines[i])[1]
-        elif span.kind == "add" and i and spans[i - 1].kind == "del" and spans[i - 1].path == span.path:
-            if gate == "payload":
-                same = spans[i - 1].text == span.text
-                masks[i - 1][:] = masks[i][:] = not same
-            else:
-                old_same, new_same = common_lines(lines[i - 1], lines[i])
-                masks[i - 1], masks[i] = ~old_same, ~new_same
+            elif replaces:
+                masks[i - 1][:] = masks[i][:] = spans[i - 1].text != span.text
+        elif old is not None and after.get(span.path) == old:
+            masks[i][:] = False  # whatever was done to the file was undone in the same response
+        elif span.kind == "overwrite" and old is not None:
+            masks[i] = ~common_lines(_normalised(old, span.path, known)[0], lines[i])[1]
+        elif replaces:
+            same = _common_of_pair(lines[i - 1], lines[i], _ends(spans[i - 1].text, span.text, old))
+            masks[i - 1], masks[i] = ~same[0], ~same[1]
     return masks
+
+
+def _ends(search: str, replace: str, old: str | None) -> tuple[str, str]:
+    """What stands before and after the search text on its first and last line; "" where that cannot be told."""
+    at = old.find(search) if old is not None and search else -1
+    if old is None or at < 0:
+        return "", ""
+    stop = at + len(search)
+    prefix = old[old.rfind("\n", 0, at) + 1 : at]
+    suffix = "" if search.endswith("\n") and replace.endswith("\n") else old[stop:].split("\n", 1)[0]
+    return prefix, suffix.rstrip(" \t\r")
+
+
+def _common_of_pair(old: list[str], new: list[str], ends: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
+    """`common_lines` of a search text and its replacement as whole lines of the file, completed at both ends."""
+    prefix, suffix = ends
+    if old and new and (prefix or suffix):
+        old, new = list(old), list(new)
+        for part in (old, new):
+            part[0] = prefix + part[0]
+            part[-1] += suffix
+    return common_lines(old, new)
 
 
 def common_lines(old: Sequence[str], new: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
