@@ -64,14 +64,26 @@ def test_credit_of_recorded_attempts(recorded: Path, tmp_path: Path, capsys: pyt
 def test_credit_settings_reach_the_credit_function(recorded: Path, tmp_path: Path) -> None:
     import numpy as np
 
-    from didpo.credit.io import read_credits
+    from didpo.credit.io import read_credit
 
     same, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     assert main(["credit", str(recorded), "--out", str(same), "--lam", "0"]) == 0
     assert main(["credit", str(recorded), "--out", str(other), "--algorithm", "grpo"]) == 0
-    a, b = (next(iter(read_credits(path))) for path in (same, other))
+    a, b = (next(iter(read_credit(path))) for path in (same, other))
     for left, right in zip(a.advantages, b.advantages, strict=True):
         np.testing.assert_array_equal(left[0], right[0])
+
+
+def test_audit_against_the_truth_of_named_tests(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Truth of `return a + b`: 1 - 1/2, of `return a - b`: 0 - 1/2, of `return -a` twice: 1 - 1. The step score gives
+    1 - 3/4 and 1/2 - 3/4 to both lines of a step: correlation 0.25 / sqrt(0.25 * 0.5). Two rows with two contents
+    decide no test: attribution gives 0."""
+    assert main(["credit", str(recorded), "--audit", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    control = scores["control: step score, no diff"]
+    assert (control["n_lines"], control["sign_accuracy"]) == (4, 1.0)
+    assert control["correlation"] == pytest.approx(0.5**0.5)
+    assert scores["tests (the default)"]["correlation"] == 0.0
 
 
 MISTAKES = [

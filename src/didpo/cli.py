@@ -251,9 +251,9 @@ def run_credit(args: argparse.Namespace) -> int:
         return 0
     credits = compute_credit(groups, names, args.flags)
     if args.out:
-        from didpo.credit.io import write_credits
+        from didpo.credit.io import write_credit
 
-        write_credits(args.out, [credit for name in names for credit in credits[name]])
+        write_credit(args.out, [credit for name in names for credit in credits[name]])
     if args.html:
         from didpo.report import write_credit_page
 
