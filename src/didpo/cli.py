@@ -263,7 +263,7 @@ def run_credit(args: argparse.Namespace) -> int:
         answer = {"groups": len(groups), "import": report_json(report), "metrics": metrics}
         print(json.dumps({**answer, "html": args.html, "out": args.out}))
     else:
-        print(credit_text(groups, credits, report))
+        print(credit_text(credits, report))
         for kind, path in (("credit", args.out), ("page", args.html)):
             if path:
                 print(f"{kind}: {path}")

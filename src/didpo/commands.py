@@ -59,14 +59,9 @@ def compute_credit(
     return {name: [CREDIT[name](group, **settings) for group in groups] for name in names}
 
 
-def credit_text(
-    groups: Sequence[TrajectoryGroup], credits: Mapping[str, Sequence[GroupCredit]], report: ImportReport
-) -> str:
+def credit_text(credits: Mapping[str, Sequence[GroupCredit]], report: ImportReport) -> str:
     """A short account per algorithm, and what the import could not read."""
-    rollouts = sum(len(g.trajectories) for g in groups)
-    steps = sum(len(t.steps) for g in groups for t in g.trajectories)
-    lines = [f"{len(groups)} groups, {rollouts} rollouts, {steps} steps"]
-    lines += report.lines()
+    lines = report.lines()
     for name, computed in credits.items():
         anchors = sum(len(c.anchors) for c in computed)
         coverage = [c.metrics["coverage"] for c in computed if "coverage" in c.metrics]
