@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from didpo.errors import UserError
@@ -27,6 +27,7 @@ class Change:
     line: int
     removed: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
+    way: str = ""
 
 
 def load(paths: list[Path], report: ImportReport) -> list[TrajectoryGroup]:
@@ -66,7 +67,7 @@ def step_of_diff(diff: str, report: ImportReport, where: str, reward: float | No
             places[-1][1].append((start, start + len(text), kind))
     response += "</edit>" if path else ""
     for change, pieces in places:
-        found.add("unified diff", *(span(response, a, b, change.path, kind, change.line) for a, b, kind in pieces))
+        found.add(change.way, *(span(response, a, b, change.path, kind, change.line) for a, b, kind in pieces))
     edits = found.report_to(report, refused=False)
     return Step(response=response, reward=reward, edits=edits, action="edit" if changes else None)
 
@@ -95,10 +96,8 @@ def _changes(diff: str, found: Found) -> Iterator[Change]:
             found.unrecognised["a binary file in a diff"] += 1
         elif match := HUNK.match(line):
             path = old_path if new_path == "/dev/null" else new_path
-            hunk, i = _hunk(lines, i, match, path)
-            if hunk is None:
-                found.unrecognised[DAMAGED] += 1
-            yield from hunk or ()
+            hunk, i = _hunk(lines, i, match, path, found)
+            yield from hunk
 
 
 def _path(text: str) -> str:
@@ -106,8 +105,8 @@ def _path(text: str) -> str:
     return text if text == "/dev/null" else re.sub(r"^[ab]/", "", text)
 
 
-def _hunk(lines: list[str], i: int, match: re.Match[str], path: str) -> tuple[list[Change] | None, int]:
-    """The changes of the hunk whose body starts at line i, and the line after it; None where the body does not fit."""
+def _hunk(lines: list[str], i: int, match: re.Match[str], path: str, found: Found) -> tuple[list[Change], int]:
+    """The changes of the hunk whose body starts at line i, and the line after it; none where the body does not fit."""
     left = [int(match["n_old"] or 1), int(match["n_new"] or 1)]
     at = int(match["old"]) - (left[0] > 0)  # "-0,0" stands before the first line, "-5,0" after line 5
     changes: list[Change] = []
@@ -130,9 +129,13 @@ def _hunk(lines: list[str], i: int, match: re.Match[str], path: str) -> tuple[li
         inside = sign in ("+", "-") or (inside and sign == "\\")
         left[0] -= sign in ("-", " ", "")
         left[1] -= sign in ("+", " ", "")
-    # where only blank context was stripped off the end of a text, the changed lines are all there
-    complete = left[0] == left[1] and left[0] >= 0
-    return (changes if complete else None), i
+    # A text stripped at its end has lost blank context: at most three lines, of the old file and the new alike.
+    stripped = left[0] == left[1] and 0 < left[0] <= 3 and not "".join(lines[i:])
+    if left != [0, 0] and not stripped:
+        found.unrecognised[DAMAGED] += 1
+        return [], i
+    way = "unified diff without its last context lines" if stripped else "unified diff"
+    return [replace(change, way=way) for change in changes], i
 
 
 def _mark_end(lines: list[str], i: int, changes: list[Change], sign: str) -> None:

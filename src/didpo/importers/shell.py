@@ -14,7 +14,7 @@ SED = re.compile(
 )
 WORD = re.compile(r"'(?P<single>[^']*)'|\"(?P<double>(?:\\.|[^\"\\])*)\"|(?P<plain>[^\s'\"]+)")
 SUBSTITUTE = re.compile(r"(?P<address>\d+(?:,(?:\d+|\$))?)?s(?P<mark>[/|#@,!])")
-ADD_LINE = re.compile(r"(?P<line>\d+)(?:,\d+)?(?P<op>[aic])[ \t]*\\?[ \t]*\n?")
+ADD_LINE = re.compile(r"(?P<line>\d+)(?:,\d+)?(?P<op>[aic])(?:[ \t]*\\\n?|[ \t]*)")
 OTHER_WAYS = (
     (re.compile(r"\b(?:git[ \t]+apply|patch[ \t]+-)"), "a patch applied by a command"),
     (re.compile(r"\.write\(|\.write_text\(|writelines\("), "a script that writes a file"),
