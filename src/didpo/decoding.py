@@ -9,11 +9,14 @@ prompts stand on the left-padded side, so that all rows write the same cache col
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
+
+ROOM = 16  # free columns of a cache when it is made anew
 
 
 class Decoder(Protocol):
@@ -57,6 +60,9 @@ class LlamaDecoder:
     product. Logits equal the model's to about 1e-6.
     """
 
+    bias: torch.Tensor  # float32 [B * KV, 1, capacity], -inf at padding and at free columns
+    pads: torch.Tensor  # int64 [B], columns before a row's first token
+
     def __init__(self, model: Any) -> None:
         config, core = model.config, model.model
         self.heads: int = config.num_attention_heads
@@ -91,15 +97,15 @@ class LlamaDecoder:
         rows = torch.tensor(row_prompt, device=device)
         self.pads = (width - lengths)[rows]  # [B], places before a row's first token
         source = (torch.arange(width, device=device) - self.pads[:, None]).clamp(min=0)  # [B, P], pads repeat place 0
-        shape = (len(rows), self.kv_heads, width + max_new, self.head_dim)
-        self.cache = [(torch.empty(shape, device=device), torch.empty(shape, device=device)) for _ in self.layers]
+        self.cache: list[torch.Tensor] = []  # keys and values of each layer in turn, [B, KV, capacity, D]
+        self.memory: list[torch.Tensor] = []  # what the cache stands in, and one spare
+        self.longest = width + max_new
 
         x = self.embed[ids.view(-1)]  # [U * P, W]
-        for weights, (keys, values) in zip(self.layers, self.cache, strict=True):
+        for weights in self.layers:
             q, k, v = self._project(x, weights[0], turns)
             k, v = k.view(n_prompts, width, *k.shape[1:]), v.view(n_prompts, width, *v.shape[1:])
-            keys[:, :, :width] = k[rows[:, None], source].transpose(1, 2)
-            values[:, :, :width] = v[rows[:, None], source].transpose(1, 2)
+            self.cache += [k[rows[:, None], source].transpose(1, 2), v[rows[:, None], source].transpose(1, 2)]
             repeat = self.heads // self.kv_heads
             mixed = F.scaled_dot_product_attention(
                 q.view(n_prompts, width, self.heads, self.head_dim).transpose(1, 2),
@@ -111,45 +117,72 @@ class LlamaDecoder:
             x = self._finish(x, mixed.transpose(1, 2).reshape(n_prompts * width, -1), weights)
         last = torch.arange(n_prompts, device=device) * width + lengths - 1
         self.column = width
-        self._mask_pads()
+        self._make_room()
         return self._logits(x[last])[rows]
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
         n_rows, column = len(tokens), self.column
-        end = column + 1
+        if column == self.cache[0].shape[2]:
+            self._make_room()
+            column = self.column
         turns = self._turns[column - self.pads][:, None]  # [B, 1, D / 2]
         x = self.embed[tokens]  # [B, W]
-        for weights, (keys, values) in zip(self.layers, self.cache, strict=True):
+        for weights, keys, values in zip(self.layers, self.cache[::2], self.cache[1::2], strict=True):
             q, k, v = self._project(x, weights[0], turns)
             keys[:, :, column] = k
             values[:, :, column] = v
-            flat_keys = keys.view(-1, keys.shape[2], self.head_dim)[:, :end]  # [B * KV, L, D]
-            flat_values = values.view(-1, keys.shape[2], self.head_dim)[:, :end]
             query = q.reshape(n_rows * self.kv_heads, -1, self.head_dim)  # [B * KV, H / KV, D]
-            if self.bias is None:
-                scores = torch.bmm(query, flat_keys.transpose(1, 2))  # [B * KV, H / KV, L]
-            else:
-                scores = torch.baddbmm(self.bias[:, :, :end], query, flat_keys.transpose(1, 2))
-            mixed = torch.bmm(scores.softmax(-1), flat_values)
+            scores = torch.baddbmm(self.bias, query, keys.flatten(0, 1).transpose(1, 2))  # [B * KV, H / KV, capacity]
+            mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
             x = self._finish(x, mixed.view(n_rows, -1), weights)
-        self.column = end
+        self.column = column + 1
+        self.bias[:, :, column + 1 : column + 2] = 0
         return self._logits(x)
 
     def keep(self, rows: torch.Tensor) -> None:
-        first = int(self.pads[rows].min())  # columns that are padding for every row left are dropped too
-        self.cache = [(k[rows, :, first:], v[rows, :, first:]) for k, v in self.cache]
-        self.pads = self.pads[rows] - first
-        self.column -= first
-        self._mask_pads()
+        n_rows = len(self.pads)
+        self._move(
+            lambda old, new: torch.index_select(old.view(n_rows, -1), 0, rows, out=new.view(len(rows), -1)),
+            (len(rows), *self.cache[0].shape[1:]),
+        )
+        self.bias = self.bias.view(n_rows, self.kv_heads, -1)[rows].flatten(0, 1)[:, None]
+        self.pads = self.pads[rows]
 
-    def _mask_pads(self) -> None:
-        """`bias`: -inf where a row has padding, float32 [B * KV, 1, L]; None where no row has any."""
-        self.bias: torch.Tensor | None = None
-        if bool(self.pads.any()):
-            length = self.cache[0][0].shape[2]
-            pad = torch.arange(length, device=self.pads.device) < self.pads[:, None]  # [B, L]
-            bias = torch.zeros(pad.shape, device=pad.device).masked_fill_(pad, float("-inf"))
-            self.bias = bias.repeat_interleave(self.kv_heads, 0)[:, None]
+    def _make_room(self) -> None:
+        """Copy the cache so that up to `ROOM` columns are free.
+
+        The products run over the whole capacity, with free columns masked: reading a tensor from end to end is
+        several times faster than reading a part of every row, which costs far more than this copy now and then.
+        """
+        first = int(self.pads.min())  # columns that are padding for every row
+        self.pads = self.pads - first
+        filled, n_rows, device = self.column - first, len(self.pads), self.embed.device
+        capacity = min(filled + ROOM, self.longest)
+
+        def copy(old: torch.Tensor, new: torch.Tensor) -> None:
+            new[:, :, :filled] = old[:, :, first : first + filled]
+            new[:, :, filled:] = 0  # a masked place may hold anything but NaN
+
+        self._move(copy, (n_rows, self.kv_heads, capacity, self.head_dim))
+        self.column = filled
+        columns = torch.arange(capacity, device=device)
+        hidden = (columns < self.pads[:, None]) | (columns > filled)  # [B, capacity]; the next token's place is open
+        bias = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, float("-inf"))
+        self.bias = bias.repeat_interleave(self.kv_heads, 0)[:, None]  # [B * KV, 1, capacity]
+
+    def _move(self, copy: Callable[[torch.Tensor, torch.Tensor], Any], shape: tuple[int, ...]) -> None:
+        """Copy each tensor of the cache into the spare memory; the place it leaves is the spare of the next one.
+
+        Memory is taken once, for the longest that a run can get: touching fresh pages costs more than the copy.
+        """
+        if not self.memory:
+            size = len(self.pads) * self.kv_heads * self.longest * self.head_dim
+            self.memory = [torch.empty(size, device=self.embed.device) for _ in range(len(self.cache) + 1)]
+        for i, old in enumerate(self.cache):
+            new = self.memory[-1][: math.prod(shape)].view(shape)
+            copy(old, new)
+            self.cache[i] = new
+            self.memory[i], self.memory[-1] = self.memory[-1], self.memory[i]
 
     def _rotations(self, n: int) -> torch.Tensor:
         angles = torch.arange(n, device=self.inv_freq.device).float()[:, None] * self.inv_freq

@@ -99,7 +99,7 @@ def token_logprobs(
     """Log-prob of every trained token, and the entropy of its distribution: float32 [B, T] each, 0 where masked.
 
     The head runs only where `batch.response_mask` is True, `chunk` places at a time, with the log-softmax in float32;
-    where there are several chunks, their logits are not kept for the backward pass. `temperature` must be the sampler's.
+    where there are several, logits are not kept for the backward pass. `temperature` must be the sampler's.
     """
     hidden, head = hidden_states(model, batch), model.get_output_embeddings()
     states = hidden[_response_places(batch)]  # [N, W], N trained tokens

@@ -68,7 +68,7 @@ class Tokenizer:
         return self._prefix_offsets(ids)
 
     def piece(self, token_id: int) -> bytes:
-        """The bytes that one token writes; none for special tokens, nor for ids that a model has beyond its vocabulary."""
+        """The bytes that one token writes; none for special tokens, nor for ids beyond the vocabulary."""
         if self._bytes is None:
             return self.decode([token_id]).encode()
         return self._bytes[token_id] if token_id < len(self._bytes) else b""
