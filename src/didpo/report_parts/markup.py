@@ -57,7 +57,7 @@ def seconds(value: float) -> str:
         return f"{1000 * value:.0f} ms"
     if value < 120:
         return f"{value:.1f} s"
-    return f"{int(value // 60)} min {value % 60:.0f} s"
+    return f"{round(value) // 60} min {round(value) % 60} s"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
