@@ -57,7 +57,7 @@ def test_failures_are_no_samples() -> None:
     assert found.errors == {"sandbox_error": 1}
     assert found.mean_turns == 2.0 and found.first_turn == 0.5 and found.stop_reasons == {"finished": 2}
     assert "on 2 tasks of 3" in found.line() and "1 rollouts failed" in found.line()
-    assert task_rows([group("c", failed)])[0]["errors"] == 1
+    assert task_rows([group("c", failed)])[0]["errors"] == ["sandbox_error"]
 
 
 def test_nothing_valid_gives_no_number() -> None:

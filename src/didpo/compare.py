@@ -7,7 +7,6 @@ or widened by more seeds, at any time.
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -79,9 +78,12 @@ def _work(
 
 
 def _make_cold_start(settings: RunSettings, folder: Path) -> str:
-    from didpo.trainer import prepare_cold_start
+    from didpo.coldstart import cache_folder, prepare_cold_start
+    from didpo.session import make_tasks
 
-    return f"cold start of seed {settings.seed}: {prepare_cold_start(settings, RunDir(folder))}"
+    cache = cache_folder(settings, RunDir(folder))
+    found = prepare_cold_start(settings, make_tasks(settings)[0], cache=cache, progress=SilentProgress())
+    return f"cold start of seed {settings.seed}: {found}"
 
 
 def _train(settings: RunSettings, folder: Path) -> str:
@@ -101,7 +103,7 @@ def _train(settings: RunSettings, folder: Path) -> str:
 def run_row(algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """What one finished run achieved."""
     run_dir = RunDir(folder)
-    summary = json.loads(run_dir.summary.read_text())
+    summary = run_dir.read_summary()
     curve = [(row["step"], row["success"]) for row in run_dir.rows("eval") if row["success"] is not None]
     return {
         "algorithm": algorithm,

@@ -10,11 +10,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from didpo.errors import UserError
 from didpo.types import TrajectoryGroup
+
+if TYPE_CHECKING:
+    from didpo.rundir import RunDir
+    from didpo.settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,42 +59,12 @@ class Evaluation:
 
 
 def evaluate_groups(groups: Sequence[TrajectoryGroup], *, ks: Sequence[int] = (1,), seed: int = 0) -> Evaluation:
-    """Evaluate one group of samples per task.
-
-    The interval is Wilson's where every task has at most one valid sample, else a bootstrap over tasks (seeded, 2,000
-    resamples), since samples of one task are not independent.
-    """
-    valid = [[t for t in group.trajectories if not t.failed] for group in groups]
-    counts = [(len(samples), sum(solved(t.outcome) for t in samples)) for samples in valid]
-    usable = [(n, c) for n, c in counts if n]
-    flat = [t for samples in valid for t in samples]
-    errors = Counter(str(t.stop_reason) for group in groups for t in group.trajectories if t.failed)
-    shares = [c / n for n, c in usable]
-    low, high = None, None
-    if usable and max(n for n, _ in usable) == 1:
-        low, high = wilson(sum(c for _, c in usable), len(usable))
-    elif usable:
-        low, high = bootstrap(shares, seed=seed)
-    at_k = {k: mean_pass_at_k(usable, k) for k in ks}
-    return Evaluation(
-        success=_mean(shares),
-        low=low,
-        high=high,
-        n=len(usable),
-        tasks=len(groups),
-        samples=len(flat),
-        errors=dict(errors),
-        first_turn=_mean([solved(t.outcome) and len(t.steps) == 1 for t in flat]),
-        step_score=_mean([t.steps[-1].step_score for t in flat if t.steps and t.steps[-1].step_score is not None]),
-        pass_at_k={k: found[0] for k, found in at_k.items() if found},
-        pass_at_k_tasks={k: found[1] for k, found in at_k.items() if found},
-        mean_turns=_mean([len(t.steps) for t in flat]),
-        stop_reasons=dict(Counter(str(t.stop_reason) for t in flat)),
-    )
+    """Evaluate one group of samples per task; see `evaluate_rows`."""
+    return evaluate_rows(task_rows(groups), ks=ks, seed=seed)
 
 
 def task_rows(groups: Sequence[TrajectoryGroup]) -> list[dict[str, Any]]:
-    """One JSON row per task, for eval/<name>.jsonl."""
+    """One JSON row per task, for eval/<name>.jsonl. Lists hold one entry per valid sample."""
     rows = []
     for group in groups:
         valid = [t for t in group.trajectories if not t.failed]
@@ -98,13 +73,72 @@ def task_rows(groups: Sequence[TrajectoryGroup]) -> list[dict[str, Any]]:
                 "task_id": group.task_id,
                 "samples": len(valid),
                 "solved": sum(solved(t.outcome) for t in valid),
-                "errors": len(group.trajectories) - len(valid),
+                "outcomes": [solved(t.outcome) for t in valid],
                 "turns": [len(t.steps) for t in valid],
                 "scores": [t.steps[-1].step_score if t.steps else None for t in valid],
-                "stop_reasons": [str(t.stop_reason) for t in group.trajectories],
+                "stop_reasons": [str(t.stop_reason) for t in valid],
+                "errors": [str(t.stop_reason) for t in group.trajectories if t.failed],
             }
         )
     return rows
+
+
+def evaluate_rows(rows: Sequence[dict[str, Any]], *, ks: Sequence[int] = (1,), seed: int = 0) -> Evaluation:
+    """What the rows of `task_rows` come to.
+
+    The interval is Wilson's where every task has at most one valid sample, else a bootstrap over tasks (seeded, 2,000
+    resamples), since samples of one task are not independent.
+    """
+    counts = [(row["samples"], row["solved"]) for row in rows if row["samples"]]
+    shares = [c / n for n, c in counts]
+    low, high = None, None
+    if counts and max(n for n, _ in counts) == 1:
+        low, high = wilson(sum(c for _, c in counts), len(counts))
+    elif counts:
+        low, high = bootstrap(shares, seed=seed)
+    at_k = {k: mean_pass_at_k(counts, k) for k in ks}
+
+    def every(name: str) -> list[Any]:
+        return [value for row in rows for value in row[name]]
+
+    return Evaluation(
+        success=_mean(shares),
+        low=low,
+        high=high,
+        n=len(counts),
+        tasks=len(rows),
+        samples=sum(n for n, _ in counts),
+        errors=dict(Counter(every("errors"))),
+        first_turn=_mean([s and n == 1 for s, n in zip(every("outcomes"), every("turns"), strict=True)]),
+        step_score=_mean([score for score in every("scores") if score is not None]),
+        pass_at_k={k: found[0] for k, found in at_k.items() if found},
+        pass_at_k_tasks={k: found[1] for k, found in at_k.items() if found},
+        mean_turns=_mean(every("turns")),
+        stop_reasons=dict(Counter(every("stop_reasons"))),
+    )
+
+
+def evaluate_run(settings: RunSettings, run_dir: RunDir) -> dict[str, Any]:
+    """Evaluate the trained model of a run (the newest checkpoint, while it is not finished) on its held-out tasks.
+
+    Raises UserError where the run has neither. Writes nothing into the run directory.
+    """
+    from didpo import checkpoint
+    from didpo.coldstart import cache_folder
+    from didpo.model import load_model
+    from didpo.progress import SilentProgress
+    from didpo.session import open_session
+
+    found = checkpoint.list_checkpoints(run_dir.checkpoints)
+    if not run_dir.final_model.is_dir() and not found:
+        raise UserError(f"{run_dir.path} holds no trained model and no checkpoint yet; train it first")
+    with open_session(settings, cache=cache_folder(settings, run_dir), progress=SilentProgress()) as session:
+        if run_dir.final_model.is_dir():
+            session.model = load_model(run_dir.final_model, dtype=settings.model.dtype, device=str(session.device))
+        else:
+            session.model.load_state_dict(checkpoint.load(found[-1])[0]["model"])
+        rows = session.evaluate(session.heldout_tasks)
+    return evaluate_rows(rows, ks=settings.evaluation.ks, seed=settings.seed).summary()
 
 
 def solved(outcome: float | None) -> bool:

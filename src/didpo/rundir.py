@@ -52,6 +52,9 @@ class RunDir:
     def eval_file(self, name: str) -> Path:
         return self.path / "eval" / f"{name}.jsonl"
 
+    def read_summary(self) -> dict[str, Any]:
+        return json.loads(self.summary.read_text(encoding="utf-8"))
+
     def log(self, row: Mapping[str, Any]) -> None:
         """Append one row to metrics.jsonl. Numbers that are not finite become null: JSON has no NaN."""
         append_line(self.metrics, json.dumps(_finite(row)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from didpo.env import EnvSettings
+
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
@@ -19,7 +21,7 @@ class TaskSettings:
     """Which tasks are trained on, and which are held out."""
 
     name: str = "repair"  # family of tasks, see `didpo.tasks`
-    train: int = 400  # training tasks
+    train: int = 2000  # training tasks
     heldout: int = 150  # tasks for evaluation; never trained on
     tracking: int = 2  # training tasks whose rollouts are followed over training
     options: dict[str, Any] = field(default_factory=dict)  # of the family: functions, design, ...
@@ -27,21 +29,6 @@ class TaskSettings:
     def __post_init__(self) -> None:
         _require(self.train >= 1 and self.heldout >= 0 and self.tracking >= 0, "numbers of tasks cannot be negative")
         _require(self.tracking <= self.train, "tracking tasks are taken from the training tasks: not more than those")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings:
-    """What the agent sees and is paid for."""
-
-    feedback: Literal["blind", "exec", "interactive"] = (
-        "exec"  # blind: no results; exec: pass/fail of each step's tests
-    )
-    max_turns: int = 3
-    step_coef: float = 0.15  # reward of a step: this times the fraction of tests passed, until solved
-    invalid_penalty: float = 0.01  # taken off the reward of a step whose action cannot be read or applied
-
-    def __post_init__(self) -> None:
-        _require(self.max_turns >= 1, "max_turns is at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +69,8 @@ class ColdStartSettings:
     warmup: int = 50
     weight_decay: float = 0.01
     trajectories: int = 4000  # scripted trajectories to make the rows from
-    cache: str = ""  # folder of cached cold starts; empty: .cold-starts beside the run directory; "none": no cache
+    skill: float = 0.5  # of the scripted agent: 1 makes no mistakes
+    cache: str = ""  # folder of cached cold starts; empty: .cold-starts beside the run directory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +160,8 @@ class RunSettings:
     seed: int = 0  # of everything random
     threads: int = 2  # CPU threads of the model
     tasks: TaskSettings = TaskSettings()
-    env: EnvironmentSettings = EnvironmentSettings()
+    env: EnvSettings = field(default_factory=EnvSettings)  # what the agent sees and is paid for
+    agent: Literal["auto", "compact", "chat"] = "auto"  # prompts; auto: compact for the tiny model, else chat
     sandbox: SandboxSettings = SandboxSettings()
     model: ModelSettings = ModelSettings()
     cold_start: ColdStartSettings = ColdStartSettings()
