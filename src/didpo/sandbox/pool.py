@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import queue
+import shutil
 import signal
 import site
 import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -48,20 +50,33 @@ def site_folders() -> list[str]:
     return [p for p in dict.fromkeys(found) if Path(p).is_dir()]
 
 
-class Worker:
-    """One warm process at a given level."""
+def interpreter_folders() -> list[str]:
+    """Where the interpreter and its standard library lie, if not below /usr."""
+    found = [sys.base_prefix, sys.base_exec_prefix, str(Path(interpreter()).parents[1])]
+    return [p for p in dict.fromkeys(found) if not p.startswith("/usr/") and p != "/usr"]
 
-    def __init__(self, level: Level, number: int = 0) -> None:
-        self.level = level
+
+class Worker:
+    """One warm process at a given level. `shell`: it is to run commands that may start processes."""
+
+    def __init__(self, level: Level, *, shell: bool = False) -> None:
         ours, theirs = socket.socketpair()
-        settings = {"level": level, "number": number, "site": site_folders(), "python": interpreter()}
+        self.socket, self.home = ours, ""
+        if level != "namespaced":
+            self.home = tempfile.mkdtemp(prefix="didpo-sandbox-")
+        settings = {
+            "level": level,
+            "shell": shell,
+            "site": site_folders(),
+            "prefix": interpreter_folders(),
+            "home": self.home,
+        }
         package = str(Path(__file__).resolve().parents[1])
         command = [interpreter(), "-I", "-S", "-B", "-c", BOOT, str(theirs.fileno()), json.dumps(settings), package]
         self.process = subprocess.Popen(
             command, env={}, cwd="/", pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
         )
         theirs.close()
-        self.socket = ours
         self.facts = self.ask(None, timeout=30.0)
         if "error" in self.facts:
             self.close()
@@ -90,43 +105,43 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
+        if self.home:
+            shutil.rmtree(self.home, ignore_errors=True)
 
 
 class Pool:
     """`size` workers, started when first needed; each serves one request at a time."""
 
-    def __init__(self, level: Level, size: int) -> None:
+    def __init__(self, level: Level, size: int, *, shell: bool = False) -> None:
         if size < 1:
             raise UserError(f"a sandbox needs at least 1 worker, not {size}")
-        self.level, self.size = level, size
-        self._slots: queue.LifoQueue[Worker | int] = queue.LifoQueue()
-        for number in range(size):
-            self._slots.put(number)  # a number stands for a worker that is not running
+        self.level, self.size, self.shell = level, size, shell
+        self._slots: queue.LifoQueue[Worker | None] = queue.LifoQueue()
+        for _ in range(size):
+            self._slots.put(None)  # a worker that is not running
         self._closed = threading.Event()
 
     def ask(self, request: dict[str, Any], timeout: float) -> Any:
-        """The answer of the next free worker. A failed worker is replaced and the request tried once more."""
+        """The answer of the next free worker. A worker that fails is replaced, and the request tried once more."""
         if self._closed.is_set():
             raise UserError("the sandbox is closed; open a new one")
-        slot = self._slots.get()
-        number = slot if isinstance(slot, int) else slot.facts["number"]
+        worker = self._slots.get()
         try:
             for attempt in (1, 2):
                 try:
-                    if isinstance(slot, int):
-                        slot = Worker(self.level, number)
-                        slot.facts["number"] = number
-                    return slot.ask(request, timeout)
+                    worker = worker or Worker(self.level, shell=self.shell)
+                    return worker.ask(request, timeout)
                 except WorkerFailed:
-                    slot = number
+                    worker = None
                     if attempt == 2:
                         raise
         finally:
-            self._slots.put(slot)
+            self._slots.put(worker)
 
     def close(self) -> None:
+        """Waits for requests in progress."""
         self._closed.set()
         for _ in range(self.size):
-            slot = self._slots.get()
-            if isinstance(slot, Worker):
-                slot.close()
+            worker = self._slots.get()
+            if worker is not None:
+                worker.close()
