@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -174,29 +173,37 @@ def _pieces(step: Step, values: list[np.ndarray], covers: list[tuple[int, int, i
     """The response as coloured pieces. values: advantage and parts, each float32 [T]."""
     text = step.response[:MAX_CHARACTERS]
     n = len(text)
-    token = np.full(n, -1, dtype=np.int64)  # character -> token; a later byte token of a character does not take it
-    offsets = [(i, i + 1) for i in range(len(step.response))] if step.token_offsets is None else step.token_offsets
-    for t in range(len(offsets) - 1, -1, -1):
-        token[offsets[t][0] : offsets[t][1]] = t
-    kind = np.zeros(n, dtype=np.int8)  # 0 outside edits, 1 written text, 2 searched text
-    for edit in edit_spans(step):
-        kind[edit.start : edit.end] = 2 if edit.kind == "del" else 1
-    anchors: list[tuple[int, ...]] = [()] * n
-    for start, end, number_ in covers:
-        for c in range(max(start, 0), min(end, n)):
-            if number_ not in anchors[c]:
-                anchors[c] = (*anchors[c], number_)
-    amounts = [tuple(float(v[t]) for v in values) if t >= 0 else None for t in token]
+    token = np.full(len(step.response), -1, dtype=np.int64)  # character -> token
+    if step.token_offsets is None:
+        token = np.arange(len(step.response))
+    else:
+        for t in range(len(step.token_offsets) - 1, -1, -1):  # of the byte tokens of one character the first is shown
+            start, end = step.token_offsets[t]
+            token[start:end] = t
+    token = token[:n]
+    edits = [(e.start, e.end, e.kind == "del") for e in edit_spans(step)]
+    # [1 + parts, n]; characters outside all tokens have no value, and stay apart from those with one
+    amounts = np.stack([np.append(v, np.float32(np.nan))[token] for v in values])
+    cut = np.ones(n + 1, dtype=bool)
+    if n:
+        same = (amounts[:, 1:] == amounts[:, :-1]) | (np.isnan(amounts[:, 1:]) & np.isnan(amounts[:, :-1]))
+        cut[1:n] = ~same.all(axis=0)
+    for start, end, _ in [*edits, *covers]:
+        cut[min(start, n)] = cut[min(end, n)] = True
+    places = np.flatnonzero(cut)
     html = []
-    for (amount, which, members), run in groupby(range(n), key=lambda c: (amounts[c], kind[c], anchors[c])):
-        places = list(run)
-        html.append(_piece(text[places[0] : places[-1] + 1], amount, int(which), members, scale))
+    for a, b in zip(places[:-1].tolist(), places[1:].tolist(), strict=True):
+        inside = [deleted for start, end, deleted in edits if start <= a and b <= end]
+        members = tuple(dict.fromkeys(k for start, end, k in covers if start <= a and b <= end))
+        amount = None if token[a] < 0 else tuple(float(v) for v in amounts[:, a])
+        html.append(_piece(text[a:b], amount, 0 if not inside else 2 if inside[0] else 1, members, scale))
     if n < len(step.response):
         html.append(f"\n<em>… {len(step.response) - n} more characters</em>")
     return "".join(html)
 
 
 def _piece(text: str, amount: tuple[float, ...] | None, kind: int, anchors: tuple[int, ...], scale: float) -> str:
+    """kind: 0 outside edits, 1 written text, 2 searched text."""
     classes = "p" + ("", " ed", " ed del")[kind] + (" an" if anchors else "")
     if amount is None:
         return f'<span class="{classes}">{esc(text)}</span>'
