@@ -15,7 +15,7 @@ def judge_report(node: str, xml: str, exit_code: int) -> tuple[Verdict, str]:
         cases = list(ElementTree.fromstring(xml).iter("testcase"))
     except ElementTree.ParseError:
         return Verdict.RUNTIME_ERROR, "the test run left no report"
-    if exit_code != 0 and not any(_problem(case) for case in cases):
+    if exit_code != 0 and all(_problem(case) is None for case in cases):
         return Verdict.RUNTIME_ERROR, f"the test run ended with exit code {exit_code}"
     mine = [case for case in cases if _belongs(case, node)]
     if not mine:
