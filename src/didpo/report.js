@@ -162,7 +162,7 @@
 
   // ---- printing shows everything
   addEventListener("beforeprint", () => {
-    for (const node of document.querySelectorAll("details.rollout:not([open])")) { node.open = true; node.dataset.folded = "1"; }
+    for (const node of document.querySelectorAll("details.rollout:not([open]), .step:not([open])")) { node.open = true; node.dataset.folded = "1"; }
   });
   addEventListener("afterprint", () => {
     for (const node of document.querySelectorAll("details[data-folded]")) { node.open = false; delete node.dataset.folded; }

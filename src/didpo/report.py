@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,17 +73,13 @@ def write_credit_page(
         assert len(computed) == len(groups), f"{name}: one GroupCredit per group"
     heat = Heat()
     order = sorted(range(len(groups)), key=lambda i: (-_spread(groups[i], credits, i), i))[:MAX_PAGE_GROUPS]
-    sections = []
-    for i in sorted(order):
-        group = groups[i]
-        scale = max(largest(computed[i]) for computed in credits.values())  # one for all, so that columns compare
-        blocks = "".join(
-            heat.block(group, computed[i], title=name if len(credits) > 1 else "", scale=scale)
-            for name, computed in credits.items()
-        )
-        sections.append(f"<h3>{esc(group.task_id)}</h3><div class=side>{blocks}</div>")
+    sections = [_page_group(heat, groups[i], {n: c[i] for n, c in credits.items()}) for i in order]
     rest = len(groups) - len(order)
-    lead = "Colour: the advantage of each token. Dotted: text that belongs to an anchor; click it to see all members."
+    lead = (
+        "Groups with the most local credit first; those without signal are folded. Colour: the advantage of each "
+        "token, blue for more of it and orange for less. Dotted text belongs to an anchor or region: point at it for its "
+        "numbers, click it to see all its members."
+    )
     if rest:
         lead += f" {rest} more groups, those with the least local credit, are left out."
     steps = sum(len(t.steps) for g in groups for t in g.trajectories)
@@ -97,6 +94,19 @@ def write_credit_page(
     )
     write_atomic(Path(path), page("didpo: where credit goes", body, {"charts": {}, "heat": heat.data}))
     return Path(path)
+
+
+def _page_group(heat: Heat, group: TrajectoryGroup, credits: Mapping[str, GroupCredit]) -> str:
+    """One group of a page: a block per method, on one colour scale, so that columns compare."""
+    scale = max(largest(credit) for credit in credits.values())
+    several = len(credits) > 1
+    blocks = "".join(heat.block(group, c, title=name if several else "", scale=scale) for name, c in credits.items())
+    n = len(group.trajectories)
+    facts = f"{n} rollout{'' if n == 1 else 's'}" + ("" if scale else ", no signal: all returns are equal")
+    return (
+        f"<details class=group {'open' if scale else ''}><summary><h3>{esc(group.task_id)}</h3>"
+        f"<span class=note>{esc(facts)}</span></summary><div class=side>{blocks}</div></details>"
+    )
 
 
 def _top(title: str, sections: Sequence[str]) -> str:
@@ -153,14 +163,14 @@ def _method_table(credits: Mapping[str, Sequence[GroupCredit]]) -> str:
     for name, computed in credits.items():
         silent = sum(1 for c in computed if not any(a.any() for t in c.advantages for a in t))
         coverage = [c.metrics["coverage"] for c in computed if "coverage" in c.metrics]
-        notes = dict.fromkeys(n for c in computed for n in c.notes)
+        notes = Counter(n for c in computed for n in c.notes)
         rows.append(
             [
                 f"<b>{esc(name)}</b>",
                 esc(sum(len(c.anchors) for c in computed)),
                 esc(number(100 * sum(coverage) / len(coverage)) + " %") if coverage else "–",
                 esc(silent),
-                "<br>".join(esc(n) for n in list(notes)[:6]),
+                "<br>".join(esc(f"{n} (in {k} of {len(computed)} groups)") for n, k in notes.most_common(6)),
             ]
         )
     return table(["method", "anchors", "tokens with local credit", "groups without signal", "notes"], rows)

@@ -56,10 +56,12 @@ class Heat:
         hidden = len(order) - len(drawn)
         left_out = f"<p class=note>{hidden} rollouts of middling return are not drawn.</p>" if hidden else ""
         others = f"<div class=rollouts>{rollouts(folded, opened=False)}</div>" if folded else ""
+        # always five children: columns of several methods share their rows
         return (
             f'<div class=heat id="{name}"><div class=heathead>{f"<h4>{esc(title)}</h4>" if title else ""}'
-            f"{_switch(name, credit)}{_legend(scale)}</div>{_notes(credit)}"
-            f"<div class=rollouts>{rollouts(ends, opened=True)}</div>{others}{left_out}{_anchor_table(credit)}</div>"
+            f"{_switch(name, credit)}{_legend(scale)}</div><div>{_notes(credit)}</div>"
+            f"<div class=rollouts>{rollouts(ends, opened=True)}</div><div>{others}{left_out}</div>"
+            f"{_anchor_table(credit)}</div>"
         )
 
 
@@ -163,9 +165,13 @@ def _step(
         cut = step.observation[:MAX_OBSERVATION]
         more = f"\n… {len(step.observation) - len(cut)} more characters" if len(cut) < len(step.observation) else ""
         observation = f"<details class=seen><summary>what came back</summary><pre>{esc(cut)}{more}</pre></details>"
+    telling = covers or len(edit_spans(step)) > 0
+    first = next(iter(step.response.strip().split("\n", 1)), "")
+    preview = "" if telling else f"<span class=preview>{esc(_short(first, 90))}</span>"
     return (
-        f'<div class=step data-s="{s}" data-r="{to_go:.4g}"><div class=facts>{" · ".join(facts)}</div>'
-        f"<pre class=code>{_pieces(step, values, covers, scale)}</pre>{observation}</div>"
+        f'<details class=step data-s="{s}" data-r="{to_go:.4g}" {"open" if telling else ""}>'
+        f"<summary class=facts>{' · '.join(facts)}{preview}</summary>"
+        f"<pre class=code>{_pieces(step, values, covers, scale)}</pre>{observation}</details>"
     )
 
 
@@ -229,6 +235,8 @@ def _switch(name: str, credit: GroupCredit) -> str:
 
 
 def _legend(scale: float) -> str:
+    if not scale:
+        return "<div class=legend>no signal: every advantage is 0</div>"
     return (
         f"<div class=legend><span>{esc(signed(-scale))}</span><i class=ramp></i><span>{esc(signed(scale))}</span></div>"
     )
@@ -243,7 +251,7 @@ def _notes(credit: GroupCredit) -> str:
 
 def _anchor_table(credit: GroupCredit) -> str:
     if not credit.anchors:
-        return "<p class=note>No anchors: nothing in these edits is shared or contrasted.</p>"
+        return "<div class=anchors><p class=note>No anchors: this method contrasts no parts of these edits.</p></div>"
 
     def weight(i: int) -> float:
         return -sum(abs(m.advantage) for m in credit.anchors[i].members)
