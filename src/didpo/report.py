@@ -77,8 +77,8 @@ def write_credit_page(
     rest = len(groups) - len(order)
     lead = (
         "Groups with the most local credit first; those without signal are folded. Colour: the advantage of each "
-        "token, blue for more of it and orange for less. Dotted text belongs to an anchor or region: point at it for its "
-        "numbers, click it to see all its members."
+        "token, blue for more of it and orange for less. Dotted text belongs to an anchor or region: point at it for "
+        "its numbers, click it to see all its members."
     )
     if rest:
         lead += f" {rest} more groups, those with the least local credit, are left out."
