@@ -180,6 +180,8 @@ def attribute_tests(
             label=region_label(places.names[r]) + _decided(names, weights),
         )
         local.anchors.append(_anchor(len(local.anchors), unit, rows, own, term, None))
+    # A token that holds text of two lines takes the term of the later one.
+    local.paint.sort(key=lambda pair: (pair[0].row, pair[0].root, int(pair[0].lines[0])))
     if not places.names and any(row.roots for row in rows):
         local.notes.append("no files are recorded for the edits: their regions are not known, no local term")
     return local
@@ -275,12 +277,13 @@ def _anchor(
 
 def _merged(ranges: np.ndarray) -> tuple[tuple[int, int], ...]:
     """Ranges of lines, joined where nothing but the line end lies between."""
-    if len(ranges) == 0:
-        return ()
-    cuts = np.flatnonzero(ranges[1:, 0] > ranges[:-1, 1] + 1)
-    starts = ranges[np.r_[0, cuts + 1], 0]
-    stops = ranges[np.r_[cuts, len(ranges) - 1], 1]
-    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+    out: list[tuple[int, int]] = []
+    for start, stop in ranges.tolist():
+        if out and start <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], stop)
+        else:
+            out.append((start, stop))
+    return tuple(out)
 
 
 # ---------------------------------------------------------------- from lines to tokens

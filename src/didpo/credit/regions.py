@@ -23,13 +23,14 @@ from typing import TypeVar
 import numpy as np
 
 from didpo.credit.canonical import canonical, digest
+from didpo.credit.comments import syntax_of
 from didpo.credit.diffs import normalise
 
 T = TypeVar("T")
 TOP = ""  # name of the region of top-level statements
 _CACHED_CHARS = 8_000  # longer texts are not kept between calls
 
-_HEAD = re.compile(r"^[^#\s)\]}][^\n]*", re.MULTILINE)
+_NO_HEAD = frozenset(["", *"# \t\r\f\v)]}"])  # what a line begins with that continues the piece before it
 _NAMED = re.compile(r"(?:async[ \t]+)?def[ \t]+(\w+)|class[ \t]+(\w+)")
 
 
@@ -81,12 +82,11 @@ Piece = tuple[str, int, int]  # name, first line, line after the last
 def _pieces(text: str) -> list[Piece]:
     """Top-level pieces by the lines at the margin: functions and classes by name, all else TOP."""
     starts: list[tuple[int, str]] = []
-    line, at = 0, 0
     decorated: int | None = None
-    for head in _HEAD.finditer(text):
-        line += text.count("\n", at, head.start())
-        at = head.start()
-        words = head.group()
+    lines = text.split("\n")
+    for line, words in enumerate(lines):
+        if words[:1] in _NO_HEAD:
+            continue
         if words[0] == "@":
             decorated = line if decorated is None else decorated
             continue
@@ -95,7 +95,7 @@ def _pieces(text: str) -> list[Piece]:
         if name != TOP or not starts or starts[-1][1] != TOP or decorated is not None:
             starts.append((line if decorated is None else decorated, name))
         decorated = None
-    stops = [start for start, _ in starts[1:]] + [text.count("\n") + 1]
+    stops = [*(start for start, _ in starts[1:]), len(lines)][: len(starts)]
     return [(name, start, stop) for (start, name), stop in zip(starts, stops, strict=True)]
 
 
@@ -199,7 +199,7 @@ def content_ids(texts: Sequence[str], path: str) -> np.ndarray:
 
 @_remembered(8192)
 def _exact(text: str, path: str) -> str:
-    return "\n".join(normalise(text, path)[0])
+    return "\n".join(filter(None, syntax_of(path).strip(text.split("\n"))))
 
 
 @_remembered(8192)
