@@ -38,10 +38,15 @@ def load(path: Path | list[Path], **options: str) -> tuple[list[TrajectoryGroup]
 
 def test_reflexion_attempts(shared_data: Path, tmp_path: Path) -> None:
     groups, report = load(shared_data / "reflexion" / "leetcode_attempts.jsonl.gz")
-    assert (len(groups), report.trajectories, report.edits) == (30, 75, 75)
+    assert (len(groups), report.trajectories, report.edits) == (32, 75, 75)
     assert not report.unrecognised and not report.refused
     assert sum(t.outcome == 1 for g in groups for t in g.trajectories) == 6
-    assert max(len(g.trajectories) for g in groups) == 4
+    assert max(len(g.trajectories) for g in groups) == 3
+    # 30 names, but two of them stand for two problems each
+    assert {g.task_id for g in groups if "(" in g.task_id} == {
+        "countSubarrays(nums, k)", "countSubarrays(nums, minK, maxK)", "minCost(nums, k)", "minCost(nums, cost)"
+    }  # fmt: skip
+    assert report.notes == [f"{n}: 2 problems share this name; each is a group" for n in ("countSubarrays", "minCost")]
     assert all(t.stop_reason == (StopReason.SOLVED if t.outcome else StopReason.FINISHED)
                for g in groups for t in g.trajectories)  # fmt: skip
     write_groups(tmp_path / "g.jsonl.gz", groups)
@@ -158,9 +163,14 @@ def test_blank_context_stripped_off_the_end_loses_nothing(tmp_path: Path) -> Non
     assert report.recognised == {"unified diff without its last context lines": 1}
 
 
-def test_a_cut_hunk_is_counted_not_used(tmp_path: Path) -> None:
-    edits, report = diff_edits(tmp_path, "--- a/s\n+++ b/s\n@@ -1,2 +1,4 @@\n x\n+y\n")
-    assert edits == [] and report.unrecognised == {"a hunk that does not fit its header": 1}
+def test_a_damaged_part_is_counted_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    good = "diff --git a/t b/t\n--- a/t\n+++ b/t\n@@ -1 +1 @@\n-p\n+q\n"
+    cut = "diff --git a/s b/s\n--- a/s\n+++ b/s\n@@ -1,2 +1,4 @@\n x\n+y\n"
+    binary = "diff --git a/u b/u\nindex 1..2\nBinary files a/u and b/u differ\n"
+    edits, report = diff_edits(tmp_path, cut + binary + good)
+    assert [(e.path, e.text) for e in edits] == [("t", "p\n"), ("t", "q\n")]
+    assert sum(n for reason, n in report.unrecognised.items() if "s: hunk" in reason) == 1
+    assert report.unrecognised["a binary file in a diff"] == 1
 
 
 def test_new_deleted_and_unterminated_files(tmp_path: Path) -> None:

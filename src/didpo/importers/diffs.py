@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from didpo.errors import UserError
 from didpo.importers.common import Found, ImportReport, span
+from didpo.patches import FilePatch, Hunk, parse_patch
+from didpo.textedit import EditRefused
 from didpo.types import Step, Trajectory, TrajectoryGroup
 
-HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,(?P<n_old>\d+))? \+(?P<new>\d+)(?:,(?P<n_new>\d+))? @@")
-DAMAGED = "a hunk that does not fit its header"
+WHOLE, STRIPPED = "unified diff", "unified diff without its last context lines"
 
 
 @dataclass(kw_only=True)
@@ -25,9 +27,9 @@ class Change:
 
     path: str
     line: int
-    removed: list[str] = field(default_factory=list)
-    added: list[str] = field(default_factory=list)
-    way: str = ""
+    way: str
+    removed: list[str]
+    added: list[str]
 
 
 def load(paths: list[Path], report: ImportReport) -> list[TrajectoryGroup]:
@@ -82,64 +84,42 @@ def _payloads(change: Change) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _changes(diff: str, found: Found) -> Iterator[Change]:
-    """The runs of changed lines. Inside a hunk the header's counts say what a line is, not how it looks."""
-    lines = diff.split("\n")
-    old_path = new_path = ""
-    i = 0
-    while i < len(lines):
-        line = lines[i]
-        i += 1
-        if line.startswith("--- ") and i < len(lines) and lines[i].startswith("+++ "):
-            old_path, new_path = _path(line[4:]), _path(lines[i][4:])
-            i += 1
-        elif line.startswith(("Binary files ", "GIT binary patch")):
-            found.unrecognised["a binary file in a diff"] += 1
-        elif match := HUNK.match(line):
-            path = old_path if new_path == "/dev/null" else new_path
-            hunk, i = _hunk(lines, i, match, path, found)
-            yield from hunk
+    """The runs of changed lines; a file whose part is damaged or binary is counted and costs the others nothing."""
+    for part in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE):
+        if not re.search(r"^(@@ |--- |GIT binary patch|Binary files )", part, re.MULTILINE):
+            continue  # words before the diff, or a change of mode alone
+        try:
+            patches, way = _parse(part)
+        except EditRefused as refused:
+            binary = "binary" in str(refused)
+            found.unrecognised["a binary file in a diff" if binary else f"a damaged diff: {refused}"] += 1
+            continue
+        for patch in patches:
+            for hunk in patch.hunks:
+                yield from _runs(hunk, patch.new_path or patch.old_path or "", way)
 
 
-def _path(text: str) -> str:
-    text = text.split("\t")[0].strip().strip('"')
-    return text if text == "/dev/null" else re.sub(r"^[ab]/", "", text)
+def _parse(part: str) -> tuple[list[FilePatch], str]:
+    """The patches in a part of a diff. Where a text was stripped at its end, the blank context lines are put back."""
+    try:
+        return parse_patch(part), WHOLE
+    except EditRefused:
+        body = part.rstrip("\n")
+        for lost in (1, 2, 3):  # a hunk ends with at most three lines of context
+            try:
+                return parse_patch(body + "\n" + " \n" * lost), STRIPPED
+            except EditRefused:
+                continue
+        raise
 
 
-def _hunk(lines: list[str], i: int, match: re.Match[str], path: str, found: Found) -> tuple[list[Change], int]:
-    """The changes of the hunk whose body starts at line i, and the line after it; none where the body does not fit."""
-    left = [int(match["n_old"] or 1), int(match["n_new"] or 1)]
-    at = int(match["old"]) - (left[0] > 0)  # "-0,0" stands before the first line, "-5,0" after line 5
-    changes: list[Change] = []
-    inside = False
-    while i < len(lines) and (left[0] > 0 or left[1] > 0):
-        sign, text = lines[i][:1], lines[i][1:] + "\n"
-        if sign not in ("+", "-", " ", "\\", ""):
-            break
-        if sign == "" and i == len(lines) - 1:
-            break  # what follows the last line end is no line
-        i += 1
-        if sign in ("+", "-"):
-            if not inside:
-                changes.append(Change(path=path, line=at))
-            (changes[-1].added if sign == "+" else changes[-1].removed).append(text)
-            at += sign == "-"
-        elif sign != "\\":
-            at += 1
-        _mark_end(lines, i, changes, sign)
-        inside = sign in ("+", "-") or (inside and sign == "\\")
-        left[0] -= sign in ("-", " ", "")
-        left[1] -= sign in ("+", " ", "")
-    # A text stripped at its end has lost blank context: at most three lines, of the old file and the new alike.
-    stripped = left[0] == left[1] and 0 < left[0] <= 3 and not "".join(lines[i:])
-    if left != [0, 0] and not stripped:
-        found.unrecognised[DAMAGED] += 1
-        return [], i
-    way = "unified diff without its last context lines" if stripped else "unified diff"
-    return [replace(change, way=way) for change in changes], i
-
-
-def _mark_end(lines: list[str], i: int, changes: list[Change], sign: str) -> None:
-    """Take the line end off the last line read where the diff says that the file has none there."""
-    if sign in ("+", "-") and i < len(lines) and lines[i].startswith("\\"):
-        block = changes[-1].added if sign == "+" else changes[-1].removed
-        block[-1] = block[-1].removesuffix("\n")
+def _runs(hunk: Hunk, path: str, way: str) -> Iterator[Change]:
+    """The runs of removed and added lines of a hunk."""
+    at = hunk.old_start - 1 if hunk.old else hunk.old_start
+    for changed, run in groupby(hunk.lines, key=lambda line: line.kind != " "):
+        lines = list(run)
+        if changed:
+            removed = [line.text for line in lines if line.kind == "-"]
+            added = [line.text for line in lines if line.kind == "+"]
+            yield Change(path=path, line=at, way=way, removed=removed, added=added)
+        at += sum(line.kind != "+" for line in lines)

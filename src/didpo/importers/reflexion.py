@@ -1,10 +1,12 @@
 """Attempts at programming problems, one JSON object per line: run, function, code, status, reward.
 
-Each function's attempts form a group; an attempt is one step that writes a whole file.
+Each function's attempts form a group; an attempt is one step that writes a whole file. Different problems may share a
+name: attempts whose function has other parameters are of another problem, and form a group of their own.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,23 @@ def matches(row: dict[str, Any]) -> bool:
 
 
 def load(paths: list[Path], report: ImportReport) -> list[TrajectoryGroup]:
-    return groups_of(run for path in paths for run in _attempts(path, report))
+    attempts = [_attempt(row, f"{path}, line {n}", report) for path in paths for n, row in read_jsonl(path)]
+    problems: dict[str, set[str]] = {}
+    for name, parameters, _ in attempts:
+        problems.setdefault(name, set()).add(parameters)
+    for name in sorted(n for n, found in problems.items() if len(found) > 1):
+        report.notes.append(f"{name}: {len(problems[name])} problems share this name; each is a group")
+    return groups_of((f"{n}({p})" if len(problems[n]) > 1 else n, attempt) for n, p, attempt in attempts)
 
 
-def _attempts(path: Path, report: ImportReport) -> list[tuple[str, Trajectory]]:
-    return [_attempt(row, f"{path}, line {number}", report) for number, row in read_jsonl(path)]
+def _parameters(name: str, code: str) -> str:
+    """The parameters of `def name(...)` without types; "" where the code does not define it."""
+    match = re.search(rf"^[ \t]*def {re.escape(name)}\((?P<parameters>[^)]*)\)", code, re.MULTILINE)
+    names = [p.split(":")[0].strip() for p in match["parameters"].split(",")] if match else []
+    return ", ".join(n for n in names if n not in ("", "self"))
 
 
-def _attempt(row: dict[str, Any], where: str, report: ImportReport) -> tuple[str, Trajectory]:
+def _attempt(row: dict[str, Any], where: str, report: ImportReport) -> tuple[str, str, Trajectory]:
     name, code = text_of(row, "function", where), text_of(row, "code", where)
     reward = row.get("reward")
     if not isinstance(reward, bool | int | float):
@@ -46,10 +57,14 @@ def _attempt(row: dict[str, Any], where: str, report: ImportReport) -> tuple[str
         action="edit",
         finish_reason="stop",
     )
-    return name, Trajectory(
-        steps=[step],
-        outcome=float(reward),
-        stop_reason=StopReason.SOLVED if reward == 1 else StopReason.FINISHED,
-        trajectory_id=str(row.get("run", where.rpartition(" ")[2])),
-        meta={"status": row.get("status")},
+    return (
+        name,
+        _parameters(name, code),
+        Trajectory(
+            steps=[step],
+            outcome=float(reward),
+            stop_reason=StopReason.SOLVED if reward == 1 else StopReason.FINISHED,
+            trajectory_id=str(row.get("run", where.rpartition(" ")[2])),
+            meta={"status": row.get("status")},
+        ),
     )
