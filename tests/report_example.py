@@ -130,8 +130,10 @@ def example_run(path: Path) -> Path:
                 "phase": "rl", "step": i, "seconds": 1.4, "success": float(np.clip(s + 0.08 * rng.normal(), 0, 1)),
                 "step_score": min(1.0, s + 0.1), "no_signal_share": 0.2 + (0.4 if 30 < i < 34 else 0.0),
                 "diff_coverage": 0.55, "loss": 0.02 * rng.normal(), "entropy": 0.6 * math.exp(-i / 30),
-                "kl": 0.002 * i, "clip_share": 0.05, "grad_norm": 1 + rng.random(), "tokens_per_second": 2100.0,
-                "stop_solved_share": s, "stop_turn_limit_share": 1 - s - 0.02, "stop_length_share": 0.02,
+                "ref_kl": 0.002 * i, "clip_fraction": 0.05, "reward": s,
+                "turns": 3 - 2 * s, "grad_norm": 1 + rng.random(), "tokens_per_second": 2100.0,
+                "stop_solved": round(64 * s), "stop_turn_limit": 62 - round(64 * s), "stop_length": 2.0,
+                "stop_length_share": 0.03,
             }
         )  # fmt: skip
     rows += [{"phase": "eval", "step": i, "seconds": 2.0, "success": v, "low": v - 0.09, "high": v + 0.07, "n": 100}
@@ -160,6 +162,7 @@ SUMMARY = {
     "eval_after": {"success": 0.91, "low": 0.85, "high": 0.95, "n": 150, "first_turn": 0.61, "step_score": 0.97,
                    "mean_turns": 1.5, "pass_at_k": {"1": 0.91}, "errors": {},
                    "stop_reasons": {"solved": 136, "turn_limit": 14}},
-    "seconds": {"tasks": 1.2, "cold start": 171.4, "sampling": 24.0, "update": 31.5, "credit": 0.8, "evaluation": 21.7},
+    "seconds": {"tasks": 1.2, "sft": 171.4, "rl": 56.3, "eval": 21.7, "total": 250.6},
+    "seconds_rl_parts": {"sample": 19.0, "grade": 5.0, "credit": 0.8, "update": 31.5},
     "sandbox": {"level": "namespaced"}, "versions": {"didpo": "0.1.0", "python": "3.11.9", "torch": "2.13.0"},
 }  # fmt: skip

@@ -311,6 +311,27 @@ def test_a_refused_edit_earns_no_span(tmp_path: Path) -> None:
     assert not edits and report.refused == 2 and report.edits == 0
 
 
+# ---------------------------------------------------------------- outcomes
+
+
+def test_outcomes_come_from_a_file_beside(tmp_path: Path) -> None:
+    run = {"trajectory": [{"action": "ls", "observation": "", "response": "ls"}], "info": {}}
+    for name in ("one__x-1", "two__x-1"):
+        (tmp_path / f"{name}.traj").write_text(json.dumps(run))
+    _, report = load(tmp_path)
+    assert any("2 rollouts carry no outcome" in line for line in report.lines())
+    (tmp_path / "outcomes.json").write_text('{"one__x-1": true, "two__x-1": 0.25}')
+    groups, report = load(tmp_path)
+    assert {t.trajectory_id: t.outcome for g in groups for t in g.trajectories} == {"one__x-1": 1.0, "two__x-1": 0.25}
+    assert not report.notes
+    for content, message in (
+        ('{"one__x-2": true}', "did you mean 'one__x-1'"), ('{"one__x-1": 7}', "from 0 to 1"), ("[]", "one JSON object")
+    ):  # fmt: skip
+        (tmp_path / "outcomes.json").write_text(content)
+        with pytest.raises(UserError, match=message):
+            import_file(tmp_path)
+
+
 # ---------------------------------------------------------------- mistakes
 
 

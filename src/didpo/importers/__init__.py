@@ -2,6 +2,8 @@
 
 `import_file` takes one file, several, or a folder; rollouts of the same task form one group, also across files. Every
 edit that is recognised is an exact span of the response; what is not is counted in the report, never guessed.
+
+Most recordings hold no verdict. A file `outcomes.json` among the files gives it: {trajectory_id: true, false or 0..1}.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ FORMATS: dict[str, ModuleType | None] = {
     "diff": diffs,
 }
 SUFFIXES = (".traj", ".traj.json", ".jsonl", ".jsonl.gz", ".diff", ".patch")
+OUTCOMES = "outcomes.json"
 
 
 def import_file(
@@ -43,7 +46,8 @@ def import_file(
         raise unknown_name("format", format, [*FORMATS, "auto"])
     report = ImportReport() if report is None else report
     by_format: dict[str, list[Path]] = {}
-    for path in _files(paths):
+    found = _files(paths)
+    for path in (p for p in found if p.name != OUTCOMES):
         name = detect(path) if format == "auto" else format
         by_format.setdefault(name, []).append(path)
     groups: list[TrajectoryGroup] = []
@@ -52,10 +56,18 @@ def import_file(
         groups += module.load(files, report) if module else _own(files)
         report.formats[name] += len(files)
     if not groups:
-        raise UserError(f"no rollouts in {', '.join(str(p) for files in by_format.values() for p in files)}")
+        raise UserError(f"no rollouts in {', '.join(map(str, found))}")
+    for path in (p for p in found if p.name == OUTCOMES):
+        _set_outcomes(path, groups)
     report.groups += len(groups)
     report.trajectories += sum(len(g.trajectories) for g in groups)
     report.steps += sum(len(t.steps) for g in groups for t in g.trajectories)
+    bare = sum(t.outcome is None and all(s.reward is None for s in t.steps) for g in groups for t in g.trajectories)
+    if bare:
+        report.notes.append(
+            f"{bare} rollouts carry no outcome and count as 0: give a file {OUTCOMES} with "
+            "{trajectory_id: true, false or 0..1}"
+        )
     return groups
 
 
@@ -88,7 +100,7 @@ def _files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     for path in [paths] if isinstance(paths, str | Path) else paths:
         path = Path(path)
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.name.endswith(SUFFIXES) and p.is_file())
+            inside = sorted(p for p in path.rglob("*") if p.name.endswith((*SUFFIXES, OUTCOMES)) and p.is_file())
             if not inside:
                 raise UserError(f"no trajectory files in {path} (looked for {', '.join(SUFFIXES)})")
             files += inside
@@ -101,3 +113,17 @@ def _files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
 
 def _own(files: list[Path]) -> list[TrajectoryGroup]:
     return [group for path in files for group in read_groups(path)]
+
+
+def _set_outcomes(path: Path, groups: Sequence[TrajectoryGroup]) -> None:
+    """Take the verdicts of a file {trajectory_id: true, false or a number from 0 to 1}."""
+    outcomes = load_json(path)
+    if not isinstance(outcomes, dict):
+        raise UserError(f"{path}: expected one JSON object {{trajectory_id: true, false or a number from 0 to 1}}")
+    rollouts = {t.trajectory_id: t for g in groups for t in g.trajectories}
+    for name, value in outcomes.items():
+        if name not in rollouts:
+            raise unknown_name(f"rollout in {path}", name, rollouts)
+        if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+            raise UserError(f"{path}: the outcome of {name!r} must be true, false or a number from 0 to 1")
+        rollouts[name].outcome = float(value)

@@ -31,23 +31,25 @@ LEARNING_CHARTS: tuple[Chart, ...] = (
         {"no_signal_share": "groups without signal", "diff_coverage": "tokens with credit from diffs"},
         True,
     ),
+    ("Reward of a rollout", {"reward": "reward"}, False),
     ("Turns per rollout", {"turns": "turns"}, False),
 )
 UPDATE_CHARTS: tuple[Chart, ...] = (
     ("Loss", {"loss": "loss"}, False),
     ("Entropy of the policy", {"entropy": "entropy"}, False),
-    ("Distance from the reference (KL)", {"kl": "KL"}, False),
-    ("Clipped tokens", {"clip_share": "clipped"}, True),
+    ("Distance of the policy (KL)", {"ref_kl": "from the reference", "old_kl": "from the sampling policy"}, False),
+    ("Clipped tokens", {"clip_fraction": "clipped"}, True),
     ("Gradient norm", {"grad_norm": "norm"}, False),
     ("Tokens per second", {"tokens_per_second": "tokens per second"}, False),
 )
+PHASES = {"sft": "cold start", "rl": "reinforcement learning", "eval": "evaluation"}
 KIND_COLORS = {"function": 0, "region": 4, "block": 2, "fragment": 5, "boilerplate": 7}
 
 
 def headline(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Success before and after with intervals, and the facts of the run."""
     before, after = summary.get("eval_before") or {}, summary.get("eval_after") or {}
-    spent = _numbers(summary.get("seconds") or {})
+    spent = _phases(summary)
     facts = [
         ("algorithm", summary.get("algorithm") or config.get("algorithm")),
         ("preset", summary.get("preset") or config.get("preset")),
@@ -170,16 +172,25 @@ def outcomes(rows: Rows, summary: Mapping[str, Any], tasks: Mapping[str, Rows]) 
         shares: dict[str, float] = defaultdict(float)
         for row in part:
             for reason in STOP_COLORS:
-                shares[reason] += float(row.get(f"stop_{reason}_share") or 0.0)
+                shares[reason] += float(row.get(f"stop_{reason}") or 0.0)
         if any(shares.values()):
             ends[name] = dict(shares)
     used = {r: c for r, c in STOP_COLORS.items() if any(e.get(r) for e in ends.values())}
     if used:
         parts.append(stacked("How rollouts ended", ends, used))
-    if spent := _numbers(summary.get("seconds") or {}):
+    if spent := _phases(summary):
         parts.append(bars("Time by phase", spent, seconds, color=6))
+    inside = _numbers(summary.get("seconds_rl_parts") or {})
+    if any(inside.values()):
+        parts.append(bars("Time inside reinforcement learning", inside, seconds, color=4))
     body = "".join(parts)
     return section("outcomes", "Outcomes and time", f"<div class=grid>{body}</div>") if body else ""
+
+
+def _phases(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of each phase, without their sum."""
+    spent = _numbers(summary.get("seconds") or {})
+    return {PHASES.get(name, name.replace("_", " ")): value for name, value in spent.items() if name != "total"}
 
 
 def _pass_table(before: Mapping[str, Any], after: Mapping[str, Any], tasks: Mapping[str, Rows]) -> str:
