@@ -61,7 +61,9 @@ def decided_tests(outcomes: np.ndarray, known: np.ndarray, content: np.ndarray) 
     if len(content) == 0:
         return np.zeros(outcomes.shape[1])
     order = np.argsort(content, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(content[order]) != 0])
+    begins = np.ones(len(content), dtype=bool)
+    np.not_equal(content[order][1:], content[order][:-1], out=begins[1:])
+    starts = np.flatnonzero(begins)
     seen = np.where(known, 1.0, 0.0)[order]
     passed = (outcomes * known)[order]
     n_c, s_c = np.add.reduceat(seen, starts), np.add.reduceat(passed, starts)  # [m, J] rows, passes per content

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from didpo.errors import UserError, unknown_name
@@ -64,9 +65,9 @@ class DiDPOSettings:
     state_similarity: float = 1.0  # 1: equal states; below: similar ones, 0.95 usual [GiGPO, published code]
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self)).items():
-            value, choices = getattr(self, name), get_args(hint)
-            if choices and isinstance(choices[0], str):
+        for name, choices in _choices().items():
+            value = getattr(self, name)
+            if choices:
                 if value not in choices:
                     raise unknown_name(f"value of {name}", str(value), choices)
             elif isinstance(value, bool) or not (isinstance(value, (int, float)) or (name == "lam" and value is None)):
@@ -94,7 +95,14 @@ class DiDPOSettings:
         for name in overrides:
             if name not in known:
                 raise unknown_name("credit setting", name, [*known, "preset"])
-        return replace(self, **overrides)
+        return replace(self, **overrides) if overrides else self
+
+
+@cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """The names that each setting may hold; () for numbers."""
+    hints = {name: get_args(hint) for name, hint in get_type_hints(DiDPOSettings).items()}
+    return {name: args if args and isinstance(args[0], str) else () for name, args in hints.items()}
 
 
 PRESETS: dict[str, DiDPOSettings] = {
