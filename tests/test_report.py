@@ -261,6 +261,14 @@ def test_no_run_is_one_line(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(UserError, match="is not a run directory"):
             write_report(path)
+    (tmp_path / "config.toml").write_text("a = ")
+    with pytest.raises(UserError, match=r"config\.toml"):
+        write_report(tmp_path)
+    (tmp_path / "config.toml").write_text("a = 1")
+    (tmp_path / "summary.json").write_text('{"a": ')
+    with pytest.raises(UserError, match=r"summary\.json"):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
     with pytest.raises(UserError, match="no groups to draw"):
         write_credit_page(tmp_path / "x.html", [], {})
     assert not (tmp_path / "x.html").exists()

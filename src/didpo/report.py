@@ -6,13 +6,12 @@ characters are shown, and the page's own policy forbids it to load anything.
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from didpo.config import read_toml
 from didpo.credit.io import read_credit
 from didpo.errors import UserError
 from didpo.progress import alarms
@@ -21,7 +20,7 @@ from didpo.report_parts.charts import Charts
 from didpo.report_parts.heat import Heat, largest
 from didpo.report_parts.markup import esc, number, page, section, table
 from didpo.rundir import RunDir, read_jsonl, write_atomic
-from didpo.trajectories import read_groups
+from didpo.trajectories import parse_object, read_groups
 from didpo.types import GroupCredit, TrajectoryGroup
 
 MAX_RUN_GROUPS = 4  # groups drawn in a run's report
@@ -36,8 +35,8 @@ def write_report(run_dir: str | Path) -> Path:
     run = RunDir(run_dir)
     if not run.path.is_dir() or not (run.metrics.is_file() or run.holds_run):
         raise UserError(f"{run_dir} is not a run directory (no config.toml, no metrics.jsonl)")
-    config = tomllib.loads(run.config.read_text(encoding="utf-8")) if run.holds_run else {}
-    summary = json.loads(run.summary.read_text(encoding="utf-8")) if run.summary.is_file() else {}
+    config = read_toml(run.config) if run.holds_run else {}
+    summary = parse_object(run.summary.read_bytes(), str(run.summary)) if run.summary.is_file() else {}
     rows = run.rows()
     charts, heat = Charts(), Heat()
     tasks = {n: read_jsonl(run.eval_file(n)) for n in ("before", "after") if run.eval_file(n).is_file()}
