@@ -8,7 +8,7 @@ from groups import firsts, on_text, plain, whole_file
 
 from didpo.credit import CREDIT, DiDPOSettings, didpo, didpo_published, gigpo, grpo
 from didpo.errors import UserError
-from didpo.types import Step, StopReason, Trajectory, TrajectoryGroup
+from didpo.types import EditSpan, Step, StopReason, Trajectory, TrajectoryGroup
 
 F_RIGHT, F_WRONG = "def f(xs):\n    return sum(xs)\n", "def f(xs):\n    return len(xs)\n"
 G_RIGHT, G_WRONG = "def g(x):\n    return x + 1\n", "def g(x):\n    return x - 1\n"
@@ -250,6 +250,45 @@ def test_tokens_follow_their_own_offsets() -> None:
         trajectories.append(Trajectory(steps=[step]))
     credit = didpo(TrajectoryGroup(task_id="t", trajectories=trajectories))
     assert credit.parts["diff"][0][0].tolist() == [0, 0.5, 0.5, 0.5, 0, 0]
+
+
+def test_other_languages_are_cut_into_blocks() -> None:
+    # two blocks between the lines that all versions share; each decides its own test
+    def page(first: str, second: str) -> str:
+        return f"// start\nfunction f() {{\n  return {first};\n}}\nfunction g() {{\n  return {second};\n}}\n"
+
+    trajectories = [
+        Trajectory(
+            steps=[
+                whole_file(
+                    page("1" if f else "2", "3" if g else "4"),
+                    path="a.js",
+                    reward=float(f and g),
+                    step_score=(f + g) / 2,
+                    test_outcomes={"f": f, "g": g},
+                )
+            ]
+        )
+        for f, g in PAIRS
+    ]
+    group = TrajectoryGroup(task_id="t", trajectories=trajectories)
+    credit = didpo(group)
+    assert on_text(credit, group, 0, 0, "return 1")[0] == 0.5
+    assert on_text(credit, group, 1, 0, "return 4")[0] == -0.5
+
+
+def test_what_is_recorded_decides_the_default() -> None:
+    group = lines()
+    group.trajectories[0].steps[0].step_score = None
+    for t in group.trajectories:
+        t.steps[0].test_outcomes = None
+    credit = didpo(group)
+    assert credit.notes[0].startswith("1 of 4 rows record no step score") and "return_to_go" in credit.notes[1]
+    # test outcomes are of no use where nothing tells the regions of the edits
+    bare = Step(response="x = 1\n", edits=(EditSpan(path="a.py", kind="add", text="x = 1\n", start=0, end=6),))
+    bare.test_outcomes, bare.reward = {"t": True}, 1.0
+    group = TrajectoryGroup(task_id="t", trajectories=[Trajectory(steps=[bare]) for _ in range(3)])
+    assert "scorer region with the signal return_to_go" in didpo(group).notes
 
 
 def test_settings_and_mistakes() -> None:

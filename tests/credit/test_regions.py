@@ -47,6 +47,10 @@ def test_functions_methods_and_top_level() -> None:
 
 def test_the_margin_is_not_trusted_inside_strings_and_brackets() -> None:
     assert owners('def f():\n    x = """\ndef g():\n"""\n    return x\n') == ["f"] * 5 + [""]
+    assert owners("def f():\n    x = '''\ndef g():\n'''\n    return x\n") == ["f"] * 5 + [""]
+    assert (
+        owners('def f():\n    """(."""\n    return 1\ndef g():\n    """Two\n    (lines)."""') == ["f"] * 3 + ["g"] * 3
+    )
     assert owners("def f(\na,\nb):\n    return a\n") == ["f"] * 4 + [""]
     assert owners("def f(a,\n      b,\n):\n    return a\nx = [\n1]\n")[:4] == ["f"] * 4
 

@@ -69,17 +69,16 @@ def didpo(
     base = grpo(group, settings=cfg)
     group = resolved(group)
     table = StepTable.of(group)
-    scorer, signal, notes = choose(group, table, cfg)
-    lam = cfg.lam if cfg.lam is not None else (2.0 if scorer in ("region", "between") else 1.0)
     rows = rows_of(group, gate=cfg.gate)
+    places = places_of(group, rows)
+    scorer, signal, notes = choose(group, table, places, cfg)
+    lam = cfg.lam if cfg.lam is not None else (2.0 if scorer in ("region", "between") else 1.0)
     if scorer == "step":
         local = Local(whole_rows=scorers.step(signal))
+    elif scorer == "tests":
+        local = attribute_tests(group, rows, places, table, cfg)
     else:
-        places = places_of(group, rows)
-        if scorer == "tests":
-            local = attribute_tests(group, rows, places, table, cfg)
-        else:
-            local = contrast_units(group, rows, places, table, signal, scorer, cfg, embed)
+        local = contrast_units(group, rows, places, signal, scorer, cfg, embed)
     diff, painted = _token_values(group, rows, table, local, lam)
     credit = GroupCredit(
         algorithm="didpo",
@@ -110,13 +109,15 @@ def didpo_published(
     return replace(didpo(group, settings=cfg, embed=embed), algorithm="didpo_published")
 
 
-def choose(group: TrajectoryGroup, table: StepTable, cfg: DiDPOSettings) -> tuple[str, np.ndarray, list[str]]:
+def choose(
+    group: TrajectoryGroup, table: StepTable, places: Places, cfg: DiDPOSettings
+) -> tuple[str, np.ndarray, list[str]]:
     """Scorer and signal [N] of the valid rows, with notes in words about what was chosen and why."""
     scorer, signal = str(cfg.scorer), str(cfg.signal)
     notes = []
     with_tests = sum(bool(step.test_outcomes) for step in table.steps)
     if scorer == "auto":
-        scorer = "tests" if with_tests > 1 else "region"
+        scorer = "tests" if with_tests > 1 and places.names else "region"
     if scorer == "tests":
         if table.steps and not with_tests:
             raise UserError("scorer 'tests' needs test_outcomes on the steps; none are recorded: use scorer='region'")
@@ -128,6 +129,9 @@ def choose(group: TrajectoryGroup, table: StepTable, cfg: DiDPOSettings) -> tupl
     scores = row_step_scores(table)
     if signal == "auto":
         signal = "step_score" if scores is not None else "return_to_go"
+        missing = sum(step.step_score is None for step in table.steps)
+        if 0 < missing < len(table.steps):
+            notes.append(f"{missing} of {len(table.steps)} rows record no step score: the return-to-go serves instead")
     if signal == "step_score":
         if scores is None and table.steps:
             missing = sum(step.step_score is None for step in table.steps)
@@ -183,7 +187,7 @@ def attribute_tests(
     # A token that holds text of two lines takes the term of the later one.
     local.paint.sort(key=lambda pair: (pair[0].row, pair[0].root, int(pair[0].lines[0])))
     if not places.names and any(row.roots for row in rows):
-        local.notes.append("no files are recorded for the edits: their regions are not known, no local term")
+        local.notes.append("no file of the edits is recorded: their regions are not known, no local term")
     return local
 
 
@@ -191,7 +195,6 @@ def contrast_units(
     group: TrajectoryGroup,
     rows: Sequence[Row],
     places: Places,
-    table: StepTable,
     signal: np.ndarray,
     scorer: str,
     cfg: DiDPOSettings,

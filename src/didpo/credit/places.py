@@ -12,9 +12,17 @@ import numpy as np
 
 from didpo.actions import edit_spans, files_after
 from didpo.credit.diffs import Row
-from didpo.credit.regions import FileRegions, block_regions, content_ids, file_regions, raw_lines, region_texts
+from didpo.credit.regions import (
+    FileRegions,
+    block_regions,
+    content_ids,
+    file_regions,
+    is_python,
+    raw_lines,
+    region_texts,
+)
 from didpo.errors import UserError
-from didpo.types import EditSpan, Files, Step, Trajectory, TrajectoryGroup
+from didpo.types import EditSpan, Files, Step, TrajectoryGroup
 
 
 def resolved(group: TrajectoryGroup) -> TrajectoryGroup:
@@ -27,7 +35,7 @@ def resolved(group: TrajectoryGroup) -> TrajectoryGroup:
         steps = trajectory.steps
         if not trajectory.failed:
             steps = [_resolved_step(step, g, s) for s, step in enumerate(steps)]
-        out.append(Trajectory(**{**trajectory.__dict__, "steps": steps}))
+        out.append(replace(trajectory, steps=steps))
     return replace(group, trajectories=out)
 
 
@@ -122,7 +130,7 @@ class _FileVersions:
         self.regions = self._split()
 
     def _split(self) -> list[FileRegions]:
-        if self.path.endswith((".py", ".pyi")) or "." not in self.path.rsplit("/", 1)[-1]:
+        if is_python(self.path):
             regions = [file_regions(text) for text in self.texts]
             if any(r.split for r in regions):
                 return regions

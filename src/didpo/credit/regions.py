@@ -28,9 +28,12 @@ from didpo.credit.diffs import normalise
 
 T = TypeVar("T")
 TOP = ""  # name of the region of top-level statements
-_CACHED_CHARS = 8_000  # longer texts are not kept between calls
+_SHORT, _LONG = 8_000, 1_000_000  # characters of texts of which many, few or (beyond) none are remembered
+_FEW = 64
 
 _NO_HEAD = frozenset(["", *"# \t\r\f\v)]}"])  # what a line begins with that continues the piece before it
+_LONG_STRING = re.compile(r'"""[\s\S]*?"""')
+_CLASS = re.compile(r"^class\b", re.MULTILINE)
 _NAMED = re.compile(r"(?:async[ \t]+)?def[ \t]+(\w+)|class[ \t]+(\w+)")
 
 
@@ -44,13 +47,24 @@ class FileRegions:
 
 
 def _remembered(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Results for short texts are kept between calls: training meets the same code again and again."""
+    """Results are kept between calls, fewer for long texts: training meets the same code again and again."""
 
     def wrap(function: Callable[..., T]) -> Callable[..., T]:
-        cached = lru_cache(maxsize=maxsize)(function)
-        return wraps(function)(lambda text, *args: (cached if len(text) <= _CACHED_CHARS else function)(text, *args))
+        many, few = lru_cache(maxsize=maxsize)(function), lru_cache(maxsize=_FEW)(function)
+
+        @wraps(function)
+        def call(text: str, *args: str) -> T:
+            return (many if len(text) <= _SHORT else few if len(text) <= _LONG else function)(text, *args)
+
+        return call
 
     return wrap
+
+
+def is_python(path: str) -> bool:
+    """By the extension; a file without one counts as Python."""
+    name = path.rsplit("/", 1)[-1]
+    return "." not in name or name.endswith((".py", ".pyi"))
 
 
 def raw_lines(text: str, positions: np.ndarray) -> np.ndarray:
@@ -65,10 +79,10 @@ def file_regions(text: str) -> FileRegions:
     n_lines = text.count("\n") + 1
     pieces = _pieces(text)
     found = any(name != TOP for name, _, _ in pieces)
-    if not all(_closed(text, p) for p in _ranges_of(text, pieces)):
+    if not all(map(_closed, _texts_of(text, pieces))):
         tree = _parse(text)
         if tree is not None:
-            pieces, found = _by_tree(tree, n_lines), True
+            pieces, found = _inside(tree, n_lines), True
         elif not found:
             return FileRegions(names=(TOP,), line_region=np.zeros(n_lines + 1, dtype=np.int64), split=False)
     else:
@@ -99,15 +113,17 @@ def _pieces(text: str) -> list[Piece]:
     return [(name, start, stop) for (start, name), stop in zip(starts, stops, strict=True)]
 
 
-def _ranges_of(text: str, pieces: list[Piece]) -> list[str]:
+def _texts_of(text: str, pieces: list[Piece]) -> list[str]:
     lines = text.split("\n")
     return ["\n".join(lines[a:b]) for _, a, b in pieces]
 
 
-def _closed(text: str, piece: str) -> bool:
+@_remembered(8192)
+def _closed(piece: str) -> bool:
     """Whether a piece ends where it seems to: a cheap check, and a parse where that does not tell."""
-    if '"""' not in piece and "'''" not in piece and "\\\n" not in piece:
-        count = piece.count
+    quotes = piece.count('"""')
+    if quotes % 2 == 0 and "'''" not in piece and "\\\n" not in piece:
+        count = (_LONG_STRING.sub("", piece) if quotes else piece).count
         if count("(") == count(")") and count("[") == count("]") and count("{") == count("}"):
             return True
     return _parse(piece) is not None
@@ -116,29 +132,28 @@ def _closed(text: str, piece: str) -> bool:
 def _with_methods(text: str, pieces: list[Piece]) -> list[Piece]:
     """Classes split into their methods, where they parse."""
     out: list[Piece] = []
-    lines: list[str] | None = None
-    for name, start, stop in pieces:
-        if lines is None:
-            lines = text.split("\n")
-        first = next((w for w in lines[start:stop] if not w.startswith("@")), "")
-        tree = _parse("\n".join(lines[start:stop])) if name != TOP and first.startswith("class") else None
-        out += [(name, start, stop)] if tree is None else _inside(tree, stop - start, start)
+    for piece, code in zip(pieces, _texts_of(text, pieces), strict=True):
+        inside = _methods(code) if piece[0] != TOP and _CLASS.search(code) else None
+        out += [piece] if inside is None else [(name, piece[1] + a, piece[1] + b) for name, a, b in inside]
     return out
 
 
-def _by_tree(tree: ast.Module, n_lines: int) -> list[Piece]:
-    return _inside(tree, n_lines, 0)
+@_remembered(2048)
+def _methods(code: str) -> list[Piece] | None:
+    """The pieces of a class (with its decorators), counted from its own first line; None where it does not parse."""
+    tree = _parse(code)
+    return None if tree is None else _inside(tree, code.count("\n") + 1)
 
 
-def _inside(tree: ast.Module, n_lines: int, shift: int) -> list[Piece]:
+def _inside(tree: ast.Module, n_lines: int) -> list[Piece]:
     """Pieces of a parsed text; what is outside functions and classes is TOP, later pieces lie inside earlier ones."""
-    out: list[Piece] = [(TOP, shift, shift + n_lines)]
+    out: list[Piece] = [(TOP, 0, n_lines)]
 
     def visit(body: list[ast.stmt], prefix: str) -> None:
         for node in body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
-                out.append((prefix + node.name, shift + first, shift + (node.end_lineno or node.lineno)))
+                out.append((prefix + node.name, first, node.end_lineno or node.lineno))
                 if isinstance(node, ast.ClassDef):
                     visit(node.body, prefix + node.name + ".")
 
@@ -190,9 +205,11 @@ def content_ids(texts: Sequence[str], path: str) -> np.ndarray:
     """A number for each text of one region, [n]: equal numbers mean equal contents."""
     exact = [_exact(text, path) for text in texts]
     distinct = sorted(set(exact))
-    skeleton = {e: _skeleton(e) for e in distinct} if len(distinct) > 1 else dict.fromkeys(distinct, "")
-    shared = Counter(skeleton.values())
-    key = {e: _key(e) if len(distinct) > 1 and shared[skeleton[e]] > 1 else e for e in distinct}
+    key = {e: e for e in distinct}
+    if len(distinct) > 1 and is_python(path):
+        skeleton = {e: _skeleton(e) for e in distinct}
+        shared = Counter(skeleton.values())
+        key = {e: _key(e) if shared[skeleton[e]] > 1 else e for e in distinct}
     number = {k: i for i, k in enumerate(sorted(set(key.values())))}
     return np.array([number[key[e]] for e in exact], dtype=np.int64)
 

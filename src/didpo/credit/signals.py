@@ -14,6 +14,8 @@ import numpy as np
 from didpo.errors import UserError
 from didpo.types import Step, Trajectory, TrajectoryGroup
 
+LARGEST = 1e30  # of a reward: float32 holds the advantages
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepTable:
@@ -49,12 +51,14 @@ def std(values: np.ndarray, kind: str) -> float:
 
 
 def checked(value: float | None, what: str, group: TrajectoryGroup, trajectory: int, step: int | None) -> float | None:
-    """`value`, unless it is not finite: then `UserError` with the place."""
-    if value is None or math.isfinite(value):
+    """`value`, unless it is not finite (or so large that its square is not): then `UserError` with the place."""
+    if value is None or abs(value) < LARGEST:
         return value
     name = group.trajectories[trajectory].trajectory_id
     place = f"trajectory {trajectory}{f' ({name})' if name else ''}" + ("" if step is None else f", step {step}")
-    raise UserError(f"{what} of task {group.task_id!r}, {place} is {value}: rewards and scores must be finite numbers")
+    raise UserError(
+        f"{what} of task {group.task_id!r}, {place} is {value}: rewards and scores must be finite, below {LARGEST}"
+    )
 
 
 def check_group(group: TrajectoryGroup) -> None:
