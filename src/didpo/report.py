@@ -71,8 +71,8 @@ def write_credit_page(
     for name, computed in credits.items():
         assert len(computed) == len(groups), f"{name}: one GroupCredit per group"
     heat = Heat()
-    order = sorted(range(len(groups)), key=lambda i: (-_spread(groups[i], credits, i), i))[:MAX_PAGE_GROUPS]
-    sections = [_page_group(heat, groups[i], {n: c[i] for n, c in credits.items()}) for i in order]
+    order = _by_weight(groups, credits)[:MAX_PAGE_GROUPS]
+    sections = [_page_group(heat, groups[i], {n: c[i] for n, c in credits.items()}, first=i == order[0]) for i in order]
     rest = len(groups) - len(order)
     lead = (
         "Groups with the most local credit first; those without signal are folded. Colour: the advantage of each "
@@ -95,15 +95,17 @@ def write_credit_page(
     return Path(path)
 
 
-def _page_group(heat: Heat, group: TrajectoryGroup, credits: Mapping[str, GroupCredit]) -> str:
+def _page_group(heat: Heat, group: TrajectoryGroup, credits: Mapping[str, GroupCredit], *, first: bool) -> str:
     """One group of a page: a block per method, on one colour scale, so that columns compare."""
     scale = max(largest(credit) for credit in credits.values())
     several = len(credits) > 1
     blocks = "".join(heat.block(group, c, title=name if several else "", scale=scale) for name, c in credits.items())
     n = len(group.trajectories)
     facts = f"{n} rollout{'' if n == 1 else 's'}" + ("" if scale else ", no signal: all returns are equal")
+    if all(t.outcome is None for t in group.trajectories):
+        facts += ", no outcomes recorded"
     return (
-        f"<details class=group {'open' if scale else ''}><summary><h3>{esc(group.task_id)}</h3>"
+        f"<details class=group {'open' if scale or first else ''}><summary><h3>{esc(group.task_id)}</h3>"
         f"<span class=note>{esc(facts)}</span></summary><div class=side>{blocks}</div></details>"
     )
 
@@ -139,7 +141,7 @@ def _credit_section(heat: Heat, run: RunDir) -> str:
     groups = list(read_groups(run.path / "trajectories" / files[-1].name))
     credits = list(read_credit(files[-1]))
     step = int(files[-1].name.removeprefix("step_").removesuffix(".jsonl"))
-    order = sorted(range(len(groups)), key=lambda i: (-_spread(groups[i], {"": credits}, i), i))[:MAX_RUN_GROUPS]
+    order = _by_weight(groups, {"": credits})[:MAX_RUN_GROUPS]
     blocks = "".join(f"<h3>{esc(groups[i].task_id)}</h3>{heat.block(groups[i], credits[i])}" for i in order)
     lead = (
         f"Step {step}: {len(order)} of {len(groups)} groups, those with the most local credit; the best and the worst "
@@ -149,12 +151,17 @@ def _credit_section(heat: Heat, run: RunDir) -> str:
     return section("credit", "Where credit goes", blocks, lead)
 
 
-def _spread(group: TrajectoryGroup, credits: Mapping[str, Sequence[GroupCredit]], i: int) -> float:
-    """How much local credit a group carries: what makes it worth drawing."""
-    anchors = [a for computed in credits.values() for a in computed[i].anchors]
-    local = sum(abs(m.advantage) for a in anchors for m in a.members)
-    returns = [float(t.rewards.sum()) for t in group.trajectories if not t.failed]
-    return local + (max(returns) - min(returns) if returns else 0.0)
+def _by_weight(groups: Sequence[TrajectoryGroup], credits: Mapping[str, Sequence[GroupCredit]]) -> list[int]:
+    """Indices of the groups, those that show most first: by local credit and spread of returns, anchors, rollouts."""
+
+    def weight(i: int) -> tuple[float, int, int, int]:
+        anchors = [a for computed in credits.values() for a in computed[i].anchors]
+        local = sum(abs(m.advantage) for a in anchors for m in a.members)
+        returns = [float(t.rewards.sum()) for t in groups[i].trajectories if not t.failed]
+        spread = max(returns) - min(returns) if returns else 0.0
+        return -(local + spread), -len(anchors), -len(groups[i].trajectories), i
+
+    return sorted(range(len(groups)), key=weight)
 
 
 def _method_table(credits: Mapping[str, Sequence[GroupCredit]]) -> str:
