@@ -200,6 +200,10 @@ def test_predictions_of_several_models_form_groups(tmp_path: Path) -> None:
         ("y-2", [1, 0, 0]),
     ]
     assert len({t.trajectory_id for t in groups[0].trajectories}) == 3
+    (tmp_path / "preds.json").write_text(json.dumps({r["instance_id"]: r for r in rows[:2]}))
+    assert [(g.task_id, len(g.trajectories[0].steps[0].edits or ())) for g in load(tmp_path / "preds.json")[0]] == [
+        ("x-1", 6), ("y-2", 6)
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------- shell commands

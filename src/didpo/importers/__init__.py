@@ -85,13 +85,14 @@ def detect(path: Path) -> str:
     if isinstance(value, dict):
         if VERSION_KEY in value:
             return "didpo"
-        for name in ("reflexion", "openhands", "predictions", "swe-agent"):
+        for name in ("reflexion", "openhands", "swe-agent"):
             module = FORMATS[name]
             assert module is not None
             if module.matches(value):
                 return name
-    if mini_swe_agent.matches(value):
-        return "mini-swe-agent"
+    for name, matches in (("mini-swe-agent", mini_swe_agent.matches), ("predictions", predictions.matches)):
+        if matches(value):
+            return name
     raise UserError(f"{path}: no known format of trajectories; name it with --format ({', '.join(FORMATS)})")
 
 

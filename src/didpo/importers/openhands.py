@@ -24,6 +24,7 @@ ARGUMENTS = {
     "write": ("path", "content"),
     "read": ("path", "view_range"),
     "think": ("thought",),
+    "message": ("content",),
     "finish": ("final_thought", "task_completed"),
     "run_ipython": ("code",),
 }
