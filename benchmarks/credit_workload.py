@@ -16,7 +16,8 @@ from didpo.types import Step, StopReason, Trajectory, TrajectoryGroup
 
 _TOKEN = re.compile(r"\n[ ]*| ?[A-Za-z_]{1,4}|\d{1,2}| ?[^\w\s]{1,2}|\s|.", re.DOTALL)
 _NAMES = (
-    "rows items values total count best left right index limit step cache queue node edge weight path depth".split()
+    *("rows", "items", "values", "total", "count", "best", "left", "right", "index"),
+    *("limit", "step", "cache", "queue", "node", "edge", "weight", "path", "depth"),
 )
 _REMARKS = (
     "keep the order of the input",

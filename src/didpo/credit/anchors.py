@@ -16,15 +16,14 @@ no anchor, does not count as a row of one, and earns nothing.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from didpo.credit.diffs import Row
-from didpo.credit.matching import Embed, Equality, Text, repeated_runs, text_of
-from didpo.credit.suffixes import Repeats
+from didpo.credit.matching import Candidates, Embed, Equality, candidates
 from didpo.errors import unknown_name
 
 Form = Literal["exp", "log", "linear"]
@@ -47,7 +46,7 @@ class Occurrence:
 class FoundAnchor:
     """A fragment that at least two rows share: the representative's `lines`, mean `length` L in lines."""
 
-    kind: Literal["add", "del", "overwrite"]
+    kind: str  # "add", "del" or "overwrite"
     lines: tuple[str, ...]
     occurrences: tuple[Occurrence, ...]  # in the order of rows, at most one per row
     length: float
@@ -100,86 +99,123 @@ def find_anchors(
     g0: float = 8.0,
     max_anchors: int = 64,
     embed: Embed | None = None,
+    embed_weight: float = 0.5,
 ) -> list[FoundAnchor]:
-    """The anchors of one task, in the order chosen; [] where nothing repeats. See the head of this file."""
-    text = text_of(rows, equality=equality)
-    runs = repeated_runs(text)
-    score = groupability(runs.length, runs.n_rows, form=form, combine=combine, s0=s0, g0=g0)
-    chosen = _choose(runs, np.rint(score * _UNIT).astype(np.int64), len(text.symbols), max_anchors)
-    kept = _cut(text, runs, score, chosen)
+    """The anchors of one task, in the order chosen; [] where nothing repeats. See the head of this file.
+
+    `equality` says what matches (see `matching`); `eta`, `embed` and its weight `embed_weight` serve "similar" alone.
+    """
+    found = candidates(rows, equality=equality, eta=eta, embed=embed, embed_weight=embed_weight)
+
+    def worth(length: np.ndarray | float, n_rows: np.ndarray | float) -> np.ndarray:
+        return groupability(length, n_rows, form=form, combine=combine, s0=s0, g0=g0)
+
+    ranked = _ranked(found, worth)
     local = np.concatenate([np.arange(len(row.roots)) for row in rows]) if rows else np.zeros(0, np.int64)
+    text = found.text
     out = []
-    for c, places in kept:
-        size = int(runs.length[c])
-        n = len(places)
+    for c, start, stop in _cut(ranked, _choose(ranked, max_anchors)):
         occurrences = tuple(
-            Occurrence(row=row, root=int(local[root]), start=start, stop=stop)
-            for row, root, start, stop in zip(
-                text.rows[places].tolist(),
-                text.root[places].tolist(),
-                text.start[places].tolist(),
-                text.stop[places + size - 1].tolist(),
+            Occurrence(row=row, root=root, start=first, stop=first + size)
+            for row, root, first, size in zip(
+                text.rows[start].tolist(),
+                local[text.root[start]].tolist(),
+                text.start[start].tolist(),
+                (stop - start).tolist(),
                 strict=True,
             )
         )
-        root = text.roots[text.root[places[0]]]
+        kind, lines = found.representative(c)
+        length = float(np.mean(stop - start))
         out.append(
             FoundAnchor(
-                kind=root.kind,
-                lines=root.lines[occurrences[0].start : occurrences[0].stop],
+                kind=kind,
+                lines=lines,
                 occurrences=occurrences,
-                length=float(size),
-                n_rows=n,
-                groupability=float(groupability(size, n, form=form, combine=combine, s0=s0, g0=g0)),
+                length=length,
+                n_rows=len(start),
+                groupability=float(worth(length, len(start))),
             )
         )
     return out
 
 
-def _choose(runs: Repeats, score: np.ndarray, n: int, max_anchors: int) -> list[int]:
-    """Lazy greedy facility location: classes in the order chosen. score: int64 [classes]; n: length of the text."""
-    best = np.zeros(n, dtype=np.int64)  # the best score among chosen anchors, line by line
-    gain = score * runs.length * runs.n_rows
-    order = np.lexsort((runs.left, -runs.length, -score, -gain))
-    # The place in this order of the tie rule alone, to compare candidates whose gain has shrunk to the same value.
-    rank = np.empty(len(gain), dtype=np.int64)
-    rank[np.lexsort((runs.left, -runs.length, -score))] = np.arange(len(gain))
-    heap = [(-int(gain[c]), int(rank[c]), int(c), 0) for c in order]  # sorted, hence a heap
-    lines: dict[int, np.ndarray] = {}
+@dataclass(frozen=True, kw_only=True)
+class _Ranked:
+    """Candidates with their worth. score: groupability in units of 2**-32, gain: score times the lines covered, tie:
+    place in the order of the tie rule; int64 [candidates]."""
+
+    found: Candidates
+    score: np.ndarray
+    gain: np.ndarray
+    tie: np.ndarray
+    length: np.ndarray  # mean, float64
+    memory: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def lines(self, c: int) -> np.ndarray:
+        """Text positions that candidate `c` covers."""
+        known = self.memory.get(c)
+        if known is None:
+            known = self.memory[c] = _positions(*self.found.places(c))
+        return known
+
+
+def _ranked(found: Candidates, worth: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> _Ranked:
+    runs, groups = found.runs, found.groups
+    n_rows = np.concatenate([runs.n_rows, np.array([len(g.start) for g in groups], dtype=np.int64)])
+    covered = np.array([int((g.stop - g.start).sum()) for g in groups], dtype=np.int64)
+    covered = np.concatenate([runs.n_rows * runs.length, covered])
+    by_name = sorted(range(len(groups)), key=lambda i: groups[i].name)
+    place = np.empty(len(groups), dtype=np.int64)
+    place[by_name] = np.arange(len(groups)) + len(found.text.symbols)  # at equal length runs go first
+    place = np.concatenate([runs.left, place])
+    length = covered / n_rows
+    score = np.rint(worth(length, n_rows) * _UNIT).astype(np.int64)
+    tie = np.empty(len(score), dtype=np.int64)
+    tie[np.lexsort((place, -length, -score))] = np.arange(len(score))
+    return _Ranked(found=found, score=score, gain=score * covered, tie=tie, length=length)
+
+
+def _choose(ranked: _Ranked, max_anchors: int) -> list[int]:
+    """Lazy greedy facility location: candidates in the order chosen. Gains only fall, so old ones are upper bounds."""
+    score = ranked.score.tolist()
+    best = np.zeros(len(ranked.found.text.symbols), dtype=np.int64)  # the best score chosen so far, line by line
+    heap = list(zip((-ranked.gain).tolist(), ranked.tie.tolist(), range(len(score)), [0] * len(score), strict=True))
+    heapq.heapify(heap)
     chosen: list[int] = []
     while heap and len(chosen) < max_anchors:
         _, tie, c, seen = heap[0]
+        lines = ranked.lines(c)
         if seen == len(chosen):
             heapq.heappop(heap)
             chosen.append(c)
-            best[lines_of(runs, c, lines)] = np.maximum(best[lines_of(runs, c, lines)], score[c])
+            best[lines] = np.maximum(best[lines], score[c])
             continue
-        worth = int(np.maximum(score[c] - best[lines_of(runs, c, lines)], 0).sum())
-        if worth:
-            heapq.heapreplace(heap, (-worth, tie, c, len(chosen)))
+        gain = int(np.maximum(score[c] - best[lines], 0).sum())
+        if gain:
+            heapq.heapreplace(heap, (-gain, tie, c, len(chosen)))
         else:
             heapq.heappop(heap)
     return chosen
 
 
-def lines_of(runs: Repeats, c: int, memory: dict[int, np.ndarray]) -> np.ndarray:
-    """Text positions that class `c` covers, [n_rows * length]."""
-    known = memory.get(c)
-    if known is None:
-        known = memory[c] = (runs.places(c)[:, None] + np.arange(runs.length[c])).ravel()
-    return known
+def _cut(ranked: _Ranked, chosen: list[int]) -> list[tuple[int, np.ndarray, np.ndarray]]:
+    """(candidate, starts, stops) after the cut of overlaps, without those left with fewer than two rows."""
+    free = np.ones(len(ranked.found.text.symbols), dtype=bool)
+    left: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for c in sorted(chosen, key=lambda c: (-ranked.score[c], -ranked.length[c])):
+        start, stop = ranked.found.places(c)
+        bounds = np.concatenate([[0], np.cumsum(stop - start)[:-1]])
+        kept = np.logical_and.reduceat(free[ranked.lines(c)], bounds)
+        start, stop = start[kept], stop[kept]
+        free[_positions(start, stop)] = False
+        left[c] = start, stop
+    return [(c, *left[c]) for c in chosen if len(left[c][0]) >= 2]
 
 
-def _cut(text: Text, runs: Repeats, score: np.ndarray, chosen: list[int]) -> list[tuple[int, np.ndarray]]:
-    """(class, places left) of the chosen classes after the cut of overlaps, without those left with one row."""
-    free = np.ones(len(text.symbols), dtype=bool)
-    left: dict[int, np.ndarray] = {}
-    by_score = sorted(range(len(chosen)), key=lambda i: (-score[chosen[i]], -runs.length[chosen[i]], i))
-    for i in by_score:
-        c = chosen[i]
-        places = runs.places(c)
-        spans = places[:, None] + np.arange(runs.length[c])
-        places = places[free[spans].all(axis=1)]
-        free[places[:, None] + np.arange(runs.length[c])] = False
-        left[c] = places
-    return [(c, left[c]) for c in chosen if len(left[c]) >= 2]
+def _positions(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """All positions of the places start[k]..stop[k], one place after the other."""
+    sizes = stop - start
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(start - (ends - sizes), sizes)
