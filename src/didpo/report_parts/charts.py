@@ -32,9 +32,12 @@ class Charts:
     data: dict[str, Any] = field(default_factory=dict)
 
     def line(
-        self, title: str, series: Sequence[Series], *, share: bool = False, x_name: str = "step", note: str = ""
+        self, title: str, series: Sequence[Series], *, share: bool = False, x_name: str = "step", keys: bool = False
     ) -> str:
-        """A line chart in a figure; `share`: the values are fractions, drawn on 0 to 100 %."""
+        """A line chart in a figure; `share`: the values are fractions, drawn on 0 to 100 %.
+
+        The names of the lines are given where there are several, or with `keys`.
+        """
         series = [s for s in series if s.points]
         if not series:
             return ""
@@ -61,14 +64,12 @@ class Charts:
         legend = "".join(
             f'<span class=key><i class="c{s.color}{" faint" if s.faint else ""}"></i>{esc(s.name)}</span>'
             for s in series
-            if len(series) > 1
+            if len(series) > 1 or keys
         )
         return (
             f'<figure class=chart><figcaption><b>{esc(title)}</b>{legend}</figcaption><svg id="{name}" '
             f'viewBox="0 0 {WIDTH} {HEIGHT}" role=img aria-label="{esc(_spoken(title, series, share))}" tabindex=0>'
-            f'{"".join(parts)}<line class=cross y1="{TOP}" y2="{HEIGHT - BOTTOM}" hidden /></svg>'
-            + (f"<p class=note>{esc(note)}</p>" if note else "")
-            + "</figure>"
+            f'{"".join(parts)}<line class=cross y1="{TOP}" y2="{HEIGHT - BOTTOM}" hidden /></svg>' + "</figure>"
         )
 
 

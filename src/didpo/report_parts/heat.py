@@ -122,17 +122,19 @@ def _rollout(
         for s, step in enumerate(trajectory.steps)
     )  # fmt: skip
     return (
-        f'<details class=rollout data-t="{g}" {"open" if opened else ""}><summary>{_headline(trajectory, g)}'
+        f'<details class=rollout data-t="{g}" {"open" if opened else ""}><summary>'
+        f"{_headline(trajectory, g, group.task_id)}"
         f"{'' if credit.assigned[g] else '<em>failed: earns no credit</em>'}<span class=hits></span></summary>"
         f"{steps}</details>"
     )
 
 
-def _headline(trajectory: Trajectory, g: int) -> str:
+def _headline(trajectory: Trajectory, g: int, task_id: str) -> str:
     reason = str(trajectory.stop_reason)
     outcome = "" if trajectory.outcome is None else f"<span>outcome {esc(number(trajectory.outcome))}</span>"
     turns = len(trajectory.steps)
-    name = f'<span class=dim title="{esc(trajectory.trajectory_id)}">{esc(_short(trajectory.trajectory_id))}</span>'
+    own = trajectory.trajectory_id.removeprefix(task_id)
+    name = f'<span class=dim title="{esc(trajectory.trajectory_id)}">{esc(_short(own))}</span>'
     error = f"<span class=bad>{esc(_short(trajectory.error, 120))}</span>" if trajectory.error else ""
     return (
         f"<b>Rollout {g}</b><span class='pill {STOP_SIGNS.get(reason, '')}'>{esc(reason.replace('_', ' '))}</span>"

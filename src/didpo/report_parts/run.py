@@ -254,7 +254,7 @@ def tracking(charts: Charts, credits: Mapping[int, Sequence[GroupCredit]]) -> st
             members.append((step, sum(a.n_rows for a in anchors) / len(anchors)))
     by_kind = [Series(name=k, points=p, color=KIND_COLORS.get(k, 3 + i % 4)) for i, (k, p) in enumerate(counts.items())]
     body = (
-        charts.line("Anchors per task, by kind", by_kind)
+        charts.line("Anchors per task, by kind", by_kind, keys=True)
         + charts.line("Mean size of an anchor, in lines", [Series(name="lines", points=sizes, color=0)])
         + charts.line("Mean groupability (GS)", [Series(name="GS", points=scores, color=2)])
         + charts.line("Mean number of rows of an anchor", [Series(name="rows", points=members, color=5)])
