@@ -38,8 +38,8 @@ class Syntax:
         parts.append(f"{prefix}(?P<open>{'|'.join(map(re.escape, marks))})" if marks else "(?P<open>(?!))")
         self._mark = re.compile("|".join(parts))
         quotes = (*self.long_strings, *self.strings)
-        skip = r"\\.|" if self.escapes else ""
-        self._ends = {q: re.compile(rf"(?:{skip}(?!{re.escape(q)}).)*?{re.escape(q)}", re.DOTALL) for q in quotes}
+        inside = r"(?:\\.|[^\\])" if self.escapes else "."
+        self._ends = {q: re.compile(rf"{inside}*?{re.escape(q)}", re.DOTALL) for q in quotes}
         self._memory: dict[tuple[str, str], tuple[str, str]] = {}
         self._plain_lines: dict[str, str] = {}  # lines that begin and end outside strings and comments
         self._plain = not marks and not self.line
