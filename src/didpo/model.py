@@ -87,10 +87,12 @@ def reference_copy(model: Any) -> Any:
 
 def set_gradient_checkpointing(model: Any, on: bool) -> None:
     """Recompute activations in the backward pass: less memory, about a third more time."""
+    # transformers 5 calls it activation checkpointing and warns about the old name
+    kind = "activation" if hasattr(model, "activation_checkpointing_enable") else "gradient"
     if on:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        return
-    model.gradient_checkpointing_disable()
+        getattr(model, f"{kind}_checkpointing_enable")({"use_reentrant": False})
+    else:
+        getattr(model, f"{kind}_checkpointing_disable")()
 
 
 def token_logprobs(
