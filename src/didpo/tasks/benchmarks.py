@@ -25,6 +25,7 @@ class Benchmark:
     source: str
     hub: str | None = None
     beside: bool = False  # `task` also takes the folder of the file: cases lie beside it
+    split_in_id: bool = False  # numbers are used again in each split: ids become set/split/number
     read: Callable[[Path], Row] | None = None  # for sets with one file per problem
 
 
@@ -84,6 +85,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         folder="apps",
         patterns=("t[re]*.jsonl*", "*.parquet", "apps_t*.jsonl*"),
         task=apps.apps,
+        split_in_id=True,
         source="train.jsonl and test.jsonl of the set codeparrot/apps",
     ),
     "eurus": Benchmark(
@@ -258,13 +260,13 @@ def _tasks(name: str, benchmark: Benchmark, rows: Iterable[tuple[Row, Path]], re
         except Unusable as reason:
             report.skip(str(reason))
             continue
-        if task.task_id in seen:
+        split = task.meta.get("split") or ("" if benchmark.read else _split_of(path))
+        task_id = task.task_id.replace("/", f"/{split}/", 1) if benchmark.split_in_id and split else task.task_id
+        if task_id in seen:
             report.skip("task id seen before")
             continue
-        seen.add(task.task_id)
-        split = task.meta.get("split") or ("" if benchmark.read else _split_of(path))
-        meta = {**task.meta, "benchmark": name, "split": split}
-        yield replace(task, meta=meta)
+        seen.add(task_id)
+        yield replace(task, task_id=task_id, meta={**task.meta, "benchmark": name, "split": split})
 
 
 def _split_of(path: Path) -> str:

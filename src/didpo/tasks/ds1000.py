@@ -7,7 +7,6 @@ an unpickler that knows the constructors of numpy and pandas data and nothing el
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
 
@@ -54,13 +53,19 @@ _ALLOWED = {
     "_codecs": {"encode"},
 }
 _DATA = ("pandas.core.frame", "pandas.core.series", "pandas.core.internals", "pandas.core.indexes",
-         "pandas.core.arrays", "pandas.core.dtypes.dtypes", "pandas._libs", "scipy.sparse")
+         "pandas.core.arrays", "pandas.arrays", "pandas.core.dtypes.dtypes", "pandas._libs", "scipy.sparse")
+_MAKERS = {"_unpickle_block", "_new_Index", "_new_DatetimeIndex", "_new_PeriodIndex", "_unpickle_timestamp",
+           "_timedelta_unpickle", "_reconstruct", "scalar", "_frombuffer", "_mareconstruct", "encode"}
 
 
 class _Data(_pickle.Unpickler):
     def find_class(self, module, name):
-        if name in _ALLOWED.get(module, ()) or any(module == m or module.startswith(m + ".") for m in _DATA):
-            return super().find_class(module, name)
+        known = name in _ALLOWED.get(module, ()) or any(module == m or module.startswith(m + ".") for m in _DATA)
+        known = known or (module.startswith("scipy.stats.") and name.endswith("Result"))
+        if known and "." not in name:
+            found = super().find_class(module, name)
+            if isinstance(found, type) or name in _MAKERS or name.startswith("__pyx_unpickle_"):
+                return found
         raise _pickle.UnpicklingError(f"the result holds {module}.{name}")
 
 
@@ -80,12 +85,12 @@ def ds1000(row: Row) -> Task:
     library = str(meta.get("library") or "")
     if library not in LIBRARIES:
         raise Unusable(f"{library or 'unnamed library'}: its results are not arrays or frames that can be handed over")
-    lacking = [name for name in LIBRARIES[library] if importlib.util.find_spec(name) is None]
+    reference = row.get("reference_code")
+    lacking = missing_imports(context, reference or "", *(f"import {name}" for name in LIBRARIES[library]))
     if lacking:
         raise Unusable(f"{library}: not installed ({', '.join(lacking)})")
     if "def test_execution" not in context or 'test_env["result"]' not in context:
         raise Unusable("no test_execution with a result")
-    reference = row.get("reference_code")
     strings = "def test_string" in context
     tests = [_test("execution", context, 'test_execution("[insert]")')]
     if strings:
@@ -111,7 +116,7 @@ def _test(name: str, context: str, call: str) -> AssertTest:
     return AssertTest(name=name, path=HARNESS, code=f"{TEST_PRELUDE}\n{context.rstrip()}\n\n\n{call}\n")
 
 
-def insert_point(context: str) -> str:
-    """The template that holds `[insert]`, for showing where a snippet goes. Empty where there is none."""
-    found = re.search(r'exec_context\s*=\s*(r?""".*?""")', context, re.DOTALL)
-    return str(ast.literal_eval(found[1])) if found else ""
+def missing_imports(*codes: str) -> list[str]:
+    """The top-level modules that the codes (and the template inside a context) import and that are not installed."""
+    names = {n for code in codes for n in re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE)}
+    return sorted(n for n in names if importlib.util.find_spec(n) is None)

@@ -10,7 +10,7 @@ import builtins
 import textwrap
 from collections.abc import Sequence
 
-from didpo.tasks.reading import Row, Unusable, compiles, need
+from didpo.tasks.reading import Row, Unusable, compiles, need, parse
 from didpo.types import AssertTest, Files, Task
 
 PATH = "solution.py"
@@ -46,7 +46,7 @@ def humaneval(row: Row) -> Task:
 def helper_source(prompt: str, entry: str) -> str:
     """The functions that the prompt gives besides the asked one. The tests use them, so they run on the tests' side:
     a candidate that rewrites `poly` must not change what is asserted."""
-    tree = ast.parse(prompt + "\n    pass\n")
+    tree = parse(prompt + "\n    pass\n")
     kept = [n for n in tree.body if not (isinstance(n, ast.FunctionDef) and n.name == entry)]
     return "\n".join(ast.unparse(n) for n in kept) if any(isinstance(n, ast.FunctionDef) for n in kept) else ""
 
@@ -88,7 +88,7 @@ def check_against(solution: str, entry: str, row: Row) -> str:
 def split_check(source: str) -> list[str]:
     """`def check(candidate)` as one check per assert. Statements without an assert are set-up and come along; asserts
     of constants test nothing and are dropped. Raises Unusable where no assert is left."""
-    tree = ast.parse(source)
+    tree = parse(source)
     check = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "check"), None)
     if check is None:
         raise Unusable("no check(candidate) in the tests")
@@ -184,7 +184,7 @@ def called_names(tests: Sequence[str], code: str) -> list[str]:
     defined = _defined(code)
     stored: set[str] = set()
     used: list[str] = []
-    for node in (n for text in tests for n in ast.walk(ast.parse(textwrap.dedent(text)))):
+    for node in (n for text in tests for n in ast.walk(parse(textwrap.dedent(text)))):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             used.append(node.id)
         elif isinstance(node, ast.Name):
@@ -198,7 +198,7 @@ def called_names(tests: Sequence[str], code: str) -> list[str]:
 
 def _defined(code: str) -> set[str]:
     try:
-        body = ast.parse(code).body
+        body = parse(code).body
     except SyntaxError:
         return set()
     names = {n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
@@ -206,6 +206,9 @@ def _defined(code: str) -> set[str]:
 
 
 # ---------------------------------------------------------------- LeetCode
+
+
+LEETCODE_TOLD = f"Write the class in {PATH}; {HARNESS} gives it its imports."
 
 
 def leetcode(row: Row) -> Task:
@@ -222,7 +225,7 @@ def leetcode(row: Row) -> Task:
     method = entry.removeprefix("Solution().")
     return Task(
         task_id=f"leetcode/{task_id}",
-        prompt=f"{question.strip()}\n\nWrite the class in {PATH}; {HARNESS} gives it its imports.\n\n{starter.rstrip()}\n",
+        prompt=f"{question.strip()}\n\n{LEETCODE_TOLD}\n\n{starter.rstrip()}\n",
         files={PATH: leetcode_stub(starter), HARNESS: harness(prelude, method)},
         hidden_tests=assert_tests(
             [remote_builders(p) for p in parts] if builders else parts,
@@ -295,7 +298,7 @@ class _RemoteBuilders(ast.NodeTransformer):
 
 
 def remote_builders(code: str) -> str:
-    return ast.unparse(_RemoteBuilders().visit(ast.parse(code)))
+    return ast.unparse(_RemoteBuilders().visit(parse(code)))
 
 
 def with_files(task: Task, code: str) -> Files:

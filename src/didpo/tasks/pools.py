@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from didpo.errors import UserError, unknown_name
-from didpo.tasks.reading import several_answers
+from didpo.tasks.reading import parse, several_answers
 from didpo.types import AssertTest, CallTest, StdioTest, Task, Test
 
 FINGERPRINT_CASES = 3
@@ -128,7 +128,7 @@ def _case(test: Test) -> str:
     if isinstance(test, StdioTest):
         return " ".join(test.stdin.split()) + "=>" + " ".join(test.expected.split())
     if isinstance(test, AssertTest):
-        return ast.unparse(ast.parse(test.code))
+        return ast.unparse(parse(test.code))
     return test.node
 
 

@@ -9,6 +9,7 @@ import ast
 import gzip
 import json
 import re
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -178,10 +179,17 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
+def parse(code: str) -> ast.Module:
+    """The syntax tree of published code, without the warnings of its string escapes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(code)
+
+
 def compiles(code: str) -> bool:
     """True where the text is Python 3 (older sets hold Python 2 programs)."""
     try:
-        ast.parse(code)
+        parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
