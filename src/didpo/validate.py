@@ -21,7 +21,6 @@ from didpo.tasks.known import KNOWN
 from didpo.tasks.reading import LoadReport, read_records
 from didpo.types import Task
 
-
 Mode = Literal["batch", "fork"]
 
 

@@ -47,7 +47,8 @@ _ALLOWED = {
     "numpy._core.numeric": {"_frombuffer"},
     "numpy.ma.core": {"MaskedArray", "_mareconstruct"},
     "pandas": {"DataFrame", "Series", "Timestamp", "Timedelta", "Index", "RangeIndex", "MultiIndex"},
-    "builtins": {"slice", "complex", "set", "frozenset", "bytearray", "range"},
+    "builtins": {"slice", "complex", "set", "frozenset", "bytearray", "range", "dict", "object"},
+    "copyreg": {"_reconstructor"},
     "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
     "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
     "_codecs": {"encode"},
@@ -55,7 +56,7 @@ _ALLOWED = {
 _DATA = ("pandas.core.frame", "pandas.core.series", "pandas.core.internals", "pandas.core.indexes",
          "pandas.core.arrays", "pandas.arrays", "pandas.core.dtypes.dtypes", "pandas._libs", "scipy.sparse")
 _MAKERS = {"_unpickle_block", "_new_Index", "_new_DatetimeIndex", "_new_PeriodIndex", "_unpickle_timestamp",
-           "_timedelta_unpickle", "_reconstruct", "scalar", "_frombuffer", "_mareconstruct", "encode"}
+           "_timedelta_unpickle", "_reconstruct", "_reconstructor", "scalar", "_frombuffer", "_mareconstruct", "encode"}
 
 
 class _Data(_pickle.Unpickler):
