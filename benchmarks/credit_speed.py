@@ -16,7 +16,6 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from credit_workload import size_of, workload
-
 from didpo import credit
 from didpo.credit.anchors import find_anchors
 from didpo.credit.diffs import rows_of
