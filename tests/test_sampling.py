@@ -221,6 +221,9 @@ def test_the_model_keeps_its_mode(llama: Any, tokenizer: Tokenizer) -> None:
 def test_sampling_without_seeds_is_refused(llama: Any, tokenizer: Tokenizer) -> None:
     with pytest.raises(ValueError, match="one seed per prompt"):
         TorchSampler(llama, tokenizer).generate([[5]], max_new_tokens=2)
+    with pytest.raises(ValueError, match="at least one token"):
+        TorchSampler(llama, tokenizer).generate([[5], []], max_new_tokens=2, seeds=[0, 1])
+    assert TorchSampler(llama, tokenizer).generate([], max_new_tokens=2, seeds=[]) == []
 
 
 # ---------------------------------------------------------------- filters, random numbers, scripts

@@ -110,6 +110,8 @@ class TorchSampler:
     ) -> list[Sample]:
         if temperature > 0 and seeds is None:
             raise ValueError("sampling needs one seed per prompt; only temperature 0 does without")
+        if not all(len(prompt) for prompt in prompts):
+            raise ValueError("a prompt needs at least one token")
         seeds = [0] * len(prompts) if seeds is None else seeds
         limits = [
             max(0, min(limit, self.max_context - len(prompt)))
