@@ -203,7 +203,13 @@ def read_graded(path: Path, prefix: str) -> Iterator[Graded]:
 
 
 def judge(
-    benchmark: str, tasks: Sequence[Task], programs: Iterable[Graded], sandbox: Sandbox, *, workers: int = 2
+    benchmark: str,
+    tasks: Sequence[Task],
+    programs: Iterable[Graded],
+    sandbox: Sandbox,
+    *,
+    limits: Limits | None = None,
+    workers: int = 2,
 ) -> tuple[int, list[Finding]]:
     """How many programs were judged, and those whose verdict differs from the recorded one. A program for a task that
     is not among `tasks` raises UserError."""
@@ -215,7 +221,7 @@ def judge(
 
     def run(program: Graded) -> Finding | None:
         task = by_id[program.task_id]
-        results = sandbox.grade({**task.files, PATH: program.code}, task.tests)
+        results = sandbox.grade({**task.files, PATH: program.code}, task.tests, limits=limits)
         if passes(results) == program.right and not any(r.verdict is Verdict.SANDBOX_ERROR for r in results.values()):
             return None
         return _finding(benchmark, task, f"{program.label} ({'right' if program.right else 'wrong'})", results)

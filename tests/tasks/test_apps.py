@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from didpo.sandbox import Sandbox
+from didpo.sandbox import Limits, Sandbox
 from didpo.tasks.apps import apps, eurus
 from didpo.tasks.benchmarks import load_benchmark
 from didpo.tasks.reading import Unusable
@@ -136,6 +136,6 @@ def test_recorded_verdicts(shared_data: Path, sandbox: Sandbox) -> None:
     programs = list(read_graded(shared_data / "apps" / "apps_generated_solutions.jsonl", "apps/train"))
     assert len(programs) == 88
     quick: list[Graded] = [p for p in programs if p.task_id != "apps/train/111"][::2] + programs[66:67]
-    _, different = judge("apps", tasks, quick, sandbox)
+    _, different = judge("apps", tasks, quick, sandbox, limits=Limits(cpu_s=1.0))
     assert {f.program for f in different} <= {"baseline_solutions #66 (right)"}
     assert len(different) >= 1

@@ -46,7 +46,10 @@ _ALLOWED = {
     "numpy.core.numeric": {"_frombuffer"},
     "numpy._core.numeric": {"_frombuffer"},
     "numpy.ma.core": {"MaskedArray", "_mareconstruct"},
-    "pandas": {"DataFrame", "Series", "Timestamp", "Timedelta", "Index", "RangeIndex", "MultiIndex"},
+    "pandas": {"DataFrame", "Series", "Timestamp", "Timedelta", "Interval", "Period", "Categorical", "Index",
+               "RangeIndex", "MultiIndex", "DatetimeIndex", "TimedeltaIndex", "PeriodIndex", "IntervalIndex",
+               "CategoricalIndex", "StringDtype", "CategoricalDtype", "DatetimeTZDtype", "PeriodDtype",
+               "IntervalDtype", "BooleanDtype", "Int64Dtype", "Float64Dtype"},
     "builtins": {"slice", "complex", "set", "frozenset", "bytearray", "range", "dict", "object"},
     "copyreg": {"_reconstructor"},
     "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
@@ -55,7 +58,8 @@ _ALLOWED = {
 }
 _DATA = ("pandas.core.frame", "pandas.core.series", "pandas.core.internals", "pandas.core.indexes",
          "pandas.core.arrays", "pandas.arrays", "pandas.core.dtypes.dtypes", "pandas._libs", "scipy.sparse")
-_MAKERS = {"_unpickle_block", "_new_Index", "_new_DatetimeIndex", "_new_PeriodIndex", "_unpickle_timestamp",
+_MAKERS = {"_unpickle_block", "_new_Index", "_new_DatetimeIndex", "_new_PeriodIndex", "_new_IntervalIndex",
+           "_unpickle_timestamp", "NA",
            "_timedelta_unpickle", "_reconstruct", "_reconstructor", "scalar", "_frombuffer", "_mareconstruct", "encode"}
 
 

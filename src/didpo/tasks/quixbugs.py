@@ -8,7 +8,7 @@ from typing import Any
 
 from didpo.errors import UserError
 from didpo.tasks.reading import Row, Unusable, read_text
-from didpo.types import CallTest, Task
+from didpo.types import AssertTest, CallTest, Task, Test
 
 PATH = "solution.py"
 
@@ -41,13 +41,11 @@ def quixbugs(row: Row) -> Task:
     name = row["name"]
     if not all(isinstance(c, list) and len(c) == 2 for c in row["cases"]):
         raise Unusable("a case is not [arguments, expected]")
-    tests = tuple(
-        CallTest(name=f"case/{i}", path=PATH, function=name, args=arguments(a), expected=expected)
-        for i, (a, expected) in enumerate(row["cases"])
-    )
+    cases = [(arguments(a), expected) for a, expected in row["cases"]]
+    tests = tuple(case_test(i, name, args, expected) for i, (args, expected) in enumerate(cases))
     if not tests:
         raise Unusable("no tests")
-    shown = "".join(f"{name}({', '.join(map(repr, t.args))}) == {t.expected!r}\n" for t in tests[:2])
+    shown = "".join(f"{name}({', '.join(map(repr, args))}) == {expected!r}\n" for args, expected in cases[:2])
     told = f"The function `{name}` in {PATH} has a bug; mend it." if row["buggy"] else f"Write `{name}` in {PATH}."
     return Task(
         task_id=f"quixbugs/{name}",
@@ -58,6 +56,18 @@ def quixbugs(row: Row) -> Task:
         reference={PATH: row["correct"]} if row["correct"] else None,
         meta={"benchmark": "quixbugs", "entry_point": name, "question": f"QuixBugs {name}"},
     )
+
+
+def case_test(number: int, function: str, args: tuple[Any, ...], expected: Any) -> Test:
+    """A call with its value. Where a list is expected, a generator of its items is as good."""
+    if not isinstance(expected, list):
+        return CallTest(name=f"case/{number}", path=PATH, function=function, args=args, expected=expected)
+    code = (
+        f"got = {function}(*{args!r})\n"
+        "plain = lambda v: [plain(x) for x in v] if isinstance(v, (list, tuple)) else v\n"
+        f"assert plain(got if isinstance(got, (list, tuple)) else list(got)) == {expected!r}, repr(got)\n"
+    )
+    return AssertTest(name=f"case/{number}", path=PATH, code=code)
 
 
 def arguments(value: Any) -> tuple[Any, ...]:
