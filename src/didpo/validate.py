@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,15 +131,17 @@ def _programs(task: Task, with_mutants: bool) -> list[tuple[str, str]]:
 def _check(
     task: Task, programs: Iterable[tuple[str, str]], sandbox: Sandbox, mode: Mode, limits: Limits | None
 ) -> list[Outcome]:
-    """Verdicts of the programs. A reference that runs out of time is judged once more, each case on its own, so that
-    a busy machine rejects nothing."""
+    """Verdicts of the programs. A reference that runs out of time is judged once more, each case on its own and with
+    time for every one, so that a busy machine or a long list of cases rejects nothing."""
     outcomes = []
     for name, code in programs:
         files = {**task.files, **(task.reference or {}), PATH: code}
         results = sandbox.grade(files, task.tests, mode=mode, limits=limits)
         late = [t for t in task.tests if results[t.name].verdict is Verdict.TIMEOUT]
         if name == "reference" and late:
-            results = {**results, **sandbox.grade(files, late, mode="fork", limits=limits)}
+            usual = limits or sandbox.limits
+            patient = replace(usual, program_s=max(usual.program_s, usual.wall * len(late)))
+            results = {**results, **sandbox.grade(files, late, mode="fork", limits=patient)}
         outcomes.append((task, name, results))
     return outcomes
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from didpo.errors import UserError
+from didpo.tasks.benchmarks import load_benchmark
 from didpo.tasks.pools import (
     Stage,
     case_fingerprint,
@@ -89,6 +92,15 @@ def test_a_share_of_the_tests_is_visible(count: int, share: float, seed: int) ->
     assert len(after.visible_tests) == min(round(share * count), count - 1)
     assert with_visible(before, share, seed=seed) == after
     assert {t.name for t in after.visible_tests} <= {t.name for t in with_visible(after, 1.0, seed=seed).visible_tests}
+
+
+def test_sets_are_loaded_with_a_share_of_visible_tests(tmp_path: Path) -> None:
+    row = {"task_id": 1, "text": "Double.", "code": "def d(x):\n    return 2 * x\n"}
+    row["test_list"] = [f"assert d({i}) == {2 * i}" for i in range(4)]
+    (tmp_path / "mbpp.jsonl").write_text(json.dumps(row))
+    (loaded,), _ = load_benchmark("mbpp", tmp_path, visible=0.75)
+    assert (len(loaded.visible_tests), len(loaded.hidden_tests)) == (3, 1)
+    assert loaded.visible_tests[0].name == "assert/0"  # the one that the prompt shows
 
 
 def test_contamination_guard() -> None:

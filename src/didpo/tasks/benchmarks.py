@@ -179,24 +179,37 @@ POOLS: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
 
 
 def load_benchmark(
-    name: str, data_dir: str | Path, *, hub_split: str | None = None, **filters: Any
+    name: str,
+    data_dir: str | Path,
+    *,
+    visible: float | None = None,
+    hub_split: str | None = None,
+    **filters: Any,
 ) -> tuple[list[Task], LoadReport]:
     """The tasks of a set (or merged pool) and what became of every record.
 
     `data_dir` is the folder that has the set's folder, that folder itself, or one file. `filters` are those of
-    `pools.select`. `hub_split` reads from the hub instead of `data_dir`. Raises UserError for an unknown set, a
-    missing or broken file, or filters that leave nothing; records that cannot become tasks are counted in the report.
+    `pools.select`. `visible` is the share of each task's tests that an agent may see the verdicts of (those that the
+    statement shows are visible anyway; at least one stays hidden). `hub_split` reads from the hub instead of
+    `data_dir`. Raises UserError for an unknown set, a missing or broken file, or filters that leave nothing; records
+    that cannot become tasks are counted in the report.
     """
-    if name in POOLS:
-        return _load_pool(name, Path(data_dir), **filters)
-    if name not in BENCHMARKS:
+    if name not in BENCHMARKS and name not in POOLS:
         raise unknown_name("benchmark", name, [*BENCHMARKS, *POOLS])
+    load = _load_pool if name in POOLS else _load_set
+    tasks, report = load(name, Path(data_dir), hub_split, filters)
+    return tasks if visible is None else [pools.with_visible(t, visible) for t in tasks], report
+
+
+def _load_set(
+    name: str, data_dir: Path, hub_split: str | None, filters: dict[str, Any]
+) -> tuple[list[Task], LoadReport]:
     benchmark = BENCHMARKS[name]
     report = LoadReport(benchmark=name)
-    tasks = list(_tasks(name, benchmark, _rows(name, benchmark, Path(data_dir), report, hub_split), report))
+    tasks = list(_tasks(name, benchmark, _rows(name, benchmark, data_dir, report, hub_split), report))
     report.tasks = len(tasks)
     if not tasks:
-        raise UserError(f"{report}; {_advice(name, benchmark, Path(data_dir))}")
+        raise UserError(f"{report}; {_advice(name, benchmark, data_dir)}")
     return _choose(tasks, report, filters), report
 
 
@@ -217,7 +230,11 @@ def _choose(tasks: list[Task], report: LoadReport, filters: dict[str, Any]) -> l
     return chosen
 
 
-def _load_pool(name: str, data_dir: Path, **filters: Any) -> tuple[list[Task], LoadReport]:
+def _load_pool(
+    name: str, data_dir: Path, hub_split: str | None, filters: dict[str, Any]
+) -> tuple[list[Task], LoadReport]:
+    if hub_split is not None:
+        raise UserError(f"{name} is made of several sets; put their files into {data_dir}")
     parts = [load_benchmark(part, data_dir, several=True, **options) for part, options in POOLS[name]]
     merged, skipped = pools.merge(*(tasks for tasks, _ in parts))
     report = LoadReport(

@@ -49,7 +49,7 @@ _ALLOWED = {
     "pandas": {"DataFrame", "Series", "Timestamp", "Timedelta", "Interval", "Period", "Categorical", "Index",
                "RangeIndex", "MultiIndex", "DatetimeIndex", "TimedeltaIndex", "PeriodIndex", "IntervalIndex",
                "CategoricalIndex", "StringDtype", "CategoricalDtype", "DatetimeTZDtype", "PeriodDtype",
-               "IntervalDtype", "BooleanDtype", "Int64Dtype", "Float64Dtype"},
+               "IntervalDtype", "NA", "BooleanDtype", "Int64Dtype", "Float64Dtype"},
     "builtins": {"slice", "complex", "set", "frozenset", "bytearray", "range", "dict", "object"},
     "copyreg": {"_reconstructor"},
     "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
@@ -91,6 +91,8 @@ def ds1000(row: Row) -> Task:
     if library not in LIBRARIES:
         raise Unusable(f"{library or 'unnamed library'}: its results are not arrays or frames that can be handed over")
     reference = row.get("reference_code")
+    if re.search(r"^\s*(import|from) (torch|tensorflow)", f"{context}\n{reference}", re.MULTILINE):
+        raise Unusable(f"{library}: its results are tensors, which are not handed over")
     lacking = missing_imports(context, reference or "", *(f"import {name}" for name in LIBRARIES[library]))
     if lacking:
         raise Unusable(f"{library}: not installed ({', '.join(lacking)})")
