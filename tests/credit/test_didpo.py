@@ -252,6 +252,19 @@ def test_tokens_follow_their_own_offsets() -> None:
     assert credit.parts["diff"][0][0].tolist() == [0, 0.5, 0.5, 0.5, 0, 0]
 
 
+def test_where_no_line_is_shared_functions_alike_serve() -> None:
+    # every line differs, but the functions are alike: within gives 1 - 1/2 and 0 - 1/2
+    def text(i: int) -> str:
+        return f"def compute_total(values, start{i}):\n    return sum(values, start{i}) + {i}\n"
+
+    group = TrajectoryGroup(
+        task_id="t", trajectories=[Trajectory(steps=[whole_file(text(i), reward=float(i))]) for i in (0, 1)]
+    )
+    credit = didpo_published(group, equality="exact")
+    assert on_text(credit, group, 1, 0, "return sum")[0] == 0.5
+    assert not any(a[0].any() for a in didpo_published(group, equality="exact", fallback="none").parts["diff"])
+
+
 def test_other_languages_are_cut_into_blocks() -> None:
     # two blocks between the lines that all versions share; each decides its own test
     def page(first: str, second: str) -> str:

@@ -130,6 +130,9 @@ def test_blocks_lie_between_common_lines() -> None:
     first, second = block_regions([a, b], "x.js")
     assert first.line_region.tolist()[:-1] == [1, 1, 2, 2, 3]
     assert second.line_region.tolist()[:-1] == [1, 1, 1, 2, 2, 3]
+    # common lines that follow each other everywhere make one block, however many
+    same = block_regions(["a\nb\nc\n1\nd\ne", "a\nb\nc\n2\nd\ne"], "x.js")
+    assert same[0].line_region.tolist()[:-1] == [1, 1, 1, 1, 2, 2]
     lone = block_regions(["a\nb", "c"], "x.js")
     assert all(set(r.line_region.tolist()) == {0} for r in lone)
 

@@ -244,14 +244,14 @@ def _key(exact: str) -> str:
 def block_regions(texts: Sequence[str], path: str) -> list[FileRegions]:
     """Regions of the versions of a file that cannot be split by functions: the blocks between common lines.
 
-    Separators are the normalised lines that stand exactly once in every version, in the same order; they are regions
-    with the line before them. One version more cannot move the blocks of the others except by taking a separator away.
+    Separators are the normalised lines that stand exactly once in every version, in the same order; a block begins with
+    the separators before it.
     """
     parts = [normalise(text, path) for text in texts]
     lines = [[line.strip() for line in kept] for kept, _ in parts]
     separators = _common_once(lines)
-    number = {line: i + 1 for i, line in enumerate(separators)}
-    names = tuple(f"block {i}" for i in range(len(separators) + 1))
+    number = _block_numbers(lines, separators)
+    names = tuple(f"block {i}" for i in range(max(number.values(), default=0) + 1))
     out = []
     for text, (_, ranges), kept in zip(texts, parts, lines, strict=True):
         at = raw_lines(text, ranges[:, 0])
@@ -261,6 +261,18 @@ def block_regions(texts: Sequence[str], path: str) -> list[FileRegions]:
                 line_region[raw:] = number[line]
         out.append(FileRegions(names=names, line_region=line_region))
     return out
+
+
+def _block_numbers(versions: list[list[str]], separators: list[str]) -> dict[str, int]:
+    """The block that each separator begins or belongs to: those that follow each other in all versions share one."""
+    if not separators:
+        return {}
+    places = []
+    for version in versions:
+        place = {line: i for i, line in enumerate(version)}
+        places.append([place[line] for line in separators])
+    apart = (np.diff(np.array(places), axis=1) != 1).any(axis=0)
+    return dict(zip(separators, np.concatenate([[1], 1 + np.cumsum(apart)]).tolist(), strict=True))
 
 
 def _common_once(versions: list[list[str]]) -> list[str]:

@@ -58,6 +58,8 @@ class DiDPOSettings:
     combine: Literal["product", "sum"] = "product"  # GS = phi * psi, or phi + psi, the paper's ablation [P]
     s0: float = 8.0  # scale of the length, in lines [P, C]
     g0: float = 8.0  # scale of the number of rows [P, C]
+    fallback: Literal["structure", "none"] = "structure"  # functions and statements by likeness, where a task has no
+    #                                                       anchor at all [P, C]
     max_anchors: int = 64  # K, per task [P, C]
 
     # -- GiGPO

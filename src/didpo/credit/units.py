@@ -16,6 +16,7 @@ from didpo.credit.diffs import Root, Row
 from didpo.credit.matching import Embed
 from didpo.credit.places import Places
 from didpo.credit.settings import DiDPOSettings
+from didpo.credit.structure import structural_anchors
 
 BLOCK_LINES = 8  # an anchor of at least so many lines is a block, below it a fragment (the authors' analysis scripts)
 
@@ -57,6 +58,8 @@ def anchor_units(rows: Sequence[Row], places: Places, cfg: DiDPOSettings, embed:
         max_anchors=cfg.max_anchors,
         embed=embed,
     )
+    if not anchors and cfg.fallback == "structure":
+        anchors = structural_anchors(rows, eta=cfg.eta, worth=lambda length, n: gs(length, n, cfg))
     edited = _edited_keys(rows, places)
     n_editing = sum(any(root.changed.any() for root in row.roots) for row in rows)
     return [_from_anchor(a, rows, places, edited, n_editing) for a in anchors]
