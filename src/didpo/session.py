@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-import didpo
 from didpo.agent import Agent, ChatAgent, RepairAgent
 from didpo.algorithms import ResolvedAlgorithm, resolve_algorithm
 from didpo.coldstart import prepare_cold_start
@@ -177,17 +173,3 @@ def pick_device(name: str) -> str:
     if name != "auto":
         return name
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a result depends on."""
-    import transformers
-
-    return {
-        "didpo": didpo.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "numpy": np.__version__,
-        "platform": sys.platform,
-    }

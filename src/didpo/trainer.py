@@ -20,13 +20,14 @@ from didpo import checkpoint
 from didpo.batch import Row, count, micro_batches, unpad
 from didpo.coldstart import cache_folder
 from didpo.credit.io import write_credit
+from didpo.doctor import versions
 from didpo.evaluate import Evaluation, evaluate_rows
 from didpo.losses import batch_loss, combine_metrics
 from didpo.model import reference_copy, save_model, token_logprobs
 from didpo.progress import Progress, alarms, open_progress
 from didpo.rollout import Seconds, derive_seed
 from didpo.rundir import RunDir, read_jsonl, write_json, write_rows
-from didpo.session import Session, open_session, versions
+from didpo.session import Session, open_session
 from didpo.settings import RunSettings
 from didpo.trajectories import write_groups
 from didpo.types import GroupCredit, StopReason, Task, TrajectoryGroup
