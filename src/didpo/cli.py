@@ -48,6 +48,8 @@ EXAMPLES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (0, 2 for a user's mistake, 130 when interrupted)."""
+    # Threads that spin while they wait cost several times the work where cores are shared; read when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
     try:
