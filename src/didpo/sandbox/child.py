@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import builtins
-import gc
 import io
 import json
 import os
@@ -42,20 +41,26 @@ def describe(error: BaseException, workdir: str) -> str:
     return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 
-class Workspace:
-    """The program's files on disk, its compiled code, and the interpreter state that each case starts from."""
+class Baseline:
+    """Interpreter state that each case starts from. Taken in the zygote: a copy made in the child would touch, and so
+    duplicate, most of the memory that the two share."""
 
-    def __init__(self, files: Mapping[str, str], workdir: str) -> None:
-        self.files, self.workdir = files, workdir
+    def __init__(self) -> None:
+        self.modules = dict(sys.modules)
+        self.environ = dict(os.environ)
+        self.builtins = dict(builtins.__dict__)
+
+
+class Workspace:
+    """The program's files on disk and its compiled code."""
+
+    def __init__(self, files: Mapping[str, str], workdir: str, baseline: Baseline) -> None:
+        self.files, self.workdir, self.baseline = files, workdir, baseline
         self.codes: dict[str, Any] = {}
         os.chdir(workdir)
         sys.path.insert(0, workdir)
         sys.setrecursionlimit(RECURSION_LIMIT)
-        self.modules = dict(sys.modules)
         self.path = list(sys.path)
-        self.environ = dict(os.environ)
-        self.builtins = dict(builtins.__dict__)
-        self.threads = set(threading.enumerate())
 
     def load(self, path: str, name: str) -> types.ModuleType:
         """Run the file as a fresh module called `name`."""
@@ -70,29 +75,32 @@ class Workspace:
         exec(self.codes[path], module.__dict__)
         return module
 
-    def settle(self) -> bool:
-        """End the case: wait for its threads, run its exit functions, put the interpreter back. False: not clean."""
+    def finish(self) -> bool:
+        """Wait for the case's threads and run its exit functions. False: something of it goes on."""
         clean = True
         for thread in threading.enumerate():
-            if thread not in self.threads and thread is not threading.current_thread():
+            if thread is not threading.current_thread():
                 if thread.daemon:
                     clean = False
                 else:
                     thread.join()
         atexit._run_exitfuncs()
-        for name in [n for n in sys.modules if n not in self.modules]:
+        return clean
+
+    def restore(self) -> None:
+        """Put the interpreter back for the next case."""
+        for name in [n for n in sys.modules if n not in self.baseline.modules]:
             file = getattr(sys.modules[name], "__file__", None)
             if name == "__main__" or (isinstance(file, str) and file.startswith(self.workdir)):
                 del sys.modules[name]
-        sys.modules.update(self.modules)
+        sys.modules.update(self.baseline.modules)
         sys.path[:] = self.path
         os.chdir(self.workdir)
-        if dict(os.environ) != self.environ:
+        if dict(os.environ) != self.baseline.environ:
             os.environ.clear()
-            os.environ.update(self.environ)
-        builtins.__dict__.update(self.builtins)
+            os.environ.update(self.baseline.environ)
+        builtins.__dict__.update(self.baseline.builtins)
         sys.setrecursionlimit(RECURSION_LIMIT)
-        return clean
 
 
 def module_name(path: str) -> str:
@@ -157,12 +165,13 @@ def write_record(fd: int, record: dict[str, Any]) -> None:
 def run_cases(space: Workspace, cases: list[dict[str, Any]], results: int) -> None:
     """Run the cases in order and write one line per finished case. `stdin`, `stdout` of a case are descriptors."""
     atexit._clear()
-    gc.freeze()
-    for case in cases:
+    for number, case in enumerate(cases):
+        if number:
+            space.restore()
         before = time.process_time()
         attach(case["in"], case["out"])
         record = (run_stdio if case["kind"] == "stdio" else run_call)(space, case)
-        clean = space.settle()
+        clean = space.finish()
         try:
             sys.stdout.flush()
         except (OSError, ValueError) as error:  # the file limit, or a stream that the program closed

@@ -214,7 +214,7 @@ def serve_candidate(space: child.Workspace, sock: socket.socket) -> None:
 
 def _load(peer: Peer, space: child.Workspace, path: str) -> dict[str, Any]:
     peer.objects.clear()
-    space.settle()
+    space.restore()
     try:
         module = space.load(path, child.module_name(path))
     except BaseException as error:

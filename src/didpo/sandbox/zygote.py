@@ -6,6 +6,7 @@ that it imports from this folder are all of the package that is ever loaded insi
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -51,6 +52,13 @@ class Zygote:
     def __init__(self, control: socket.socket, home: str) -> None:
         self.control, self.home = control, home
         self.null = files.memfd()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take the state that children start from, and keep the collector away from the memory they share."""
+        self.baseline = child.Baseline()
+        gc.collect()
+        gc.freeze()
 
     def serve(self) -> None:
         """Answer requests until the grader closes the socket."""
@@ -63,7 +71,9 @@ class Zygote:
         """An outcome for every case, in order."""
         cases, limits = request["cases"], request["limits"]
         for name in request["preload"]:
-            isolation.preload(name)
+            if name not in sys.modules:
+                isolation.preload(name)
+                self._settle()
         deadline = time.monotonic() + limits["program_s"]
         outcomes: list[dict[str, Any]] = [{"status": "lost"}] * len(cases)
         queue = [[i] for i in range(len(cases))] if request["mode"] == "fork" else _batches(cases)
@@ -117,7 +127,7 @@ class Zygote:
     ) -> None:
         def body() -> None:
             os.dup2(err, 2)
-            child.run_cases(child.Workspace(*space), cases, results)
+            child.run_cases(child.Workspace(*space, self.baseline), cases, results)
 
         keep = [results, err, *(fd for case in cases for fd in (case["in"], case["out"]))]
         run.pids.append(running.fork(run.limits, keep, body))
@@ -132,7 +142,7 @@ class Zygote:
         def candidate() -> None:
             child.attach(self.null, sink)
             os.dup2(err, 2)
-            proxy.serve_candidate(child.Workspace(*space), theirs)
+            proxy.serve_candidate(child.Workspace(*space, self.baseline), theirs)
 
         def tests() -> None:
             child.attach(self.null, sink)
