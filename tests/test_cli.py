@@ -40,7 +40,7 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "compare", "credit", "report", "doctor"])
+@pytest.mark.parametrize("command", ["train", "eval", "compare", "credit", "validate", "report", "doctor"])
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
@@ -107,6 +107,8 @@ MISTAKES = [
     (["credit", "attempts.jsonl", "--lamb", "2"], "did you mean 'lam'?"),
     (["compare", "--seeds", "0"], "at least 1"),
     (["compare", "--algorithms", "grpo,nope", "--run-dir", "fresh"], "nope"),
+    (["validate", "humaneval", "--data", "none"], "HumanEval"),
+    (["validate", "humanevall", "--data", "."], "did you mean 'humaneval'?"),
     (["doctor", "--rl.steps", "3"], "unknown argument --rl.steps"),
 ]
 
@@ -172,3 +174,18 @@ def test_doctor_names_the_sandbox_level(capsys: pytest.CaptureFixture[str]) -> N
     found = json.loads(capsys.readouterr().out)
     assert found["sandbox"]["level"] in {"namespaced", "filtered", "process"}
     assert found["versions"]["didpo"]
+
+
+def test_validate_runs_references_and_mutants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "task_id": "HumanEval/0",
+        "prompt": "def double(x):\n",
+        "entry_point": "double",
+        "canonical_solution": "    return 2 * x\n",
+        "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(5) == 10\n",
+    }
+    (tmp_path / "HumanEval.jsonl").write_text(json.dumps(row) + "\n")
+    assert main(["validate", "humaneval", "--data", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["passed"], found["total"], found["rejected"], found["accepted_mutants"]) == (1, 1, [], [])
+    assert found["mutants"] >= 2

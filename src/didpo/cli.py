@@ -1,4 +1,4 @@
-"""The command line: `didpo train | eval | compare | credit | report | doctor`.
+"""The command line: `didpo train | eval | compare | credit | validate | report | doctor`.
 
 Here only arguments are read and answers printed; every command calls one function of the package. A mistake of the user
 is one line on standard error and exit code 2.
@@ -38,6 +38,9 @@ EXAMPLES = {
   didpo credit runs/demo --algorithm didpo        the rollouts that a run stored
   didpo credit *.traj --compare grpo,gigpo,didpo --html out.html
   didpo credit runs/demo --audit                  each scorer against the known truth of generated tasks""",
+    "validate": """examples:
+  didpo validate humaneval --data DATA            references must pass, mutants must fail, before any training
+  didpo validate apps --data DATA --json --n 50   filters as in docs/benchmarks.md""",
     "report": """examples:
   didpo report runs/demo                          write runs/demo/report.html again""",
     "doctor": """examples:
@@ -117,6 +120,13 @@ def build_parser() -> argparse.ArgumentParser:
     credit.add_argument("--out", metavar="FILE", help="write the credit, one JSON object per group and line")
     credit.add_argument("--audit", action="store_true", help="score credit against the truth known for generated tasks")
 
+    validate = command(
+        "validate", "run a benchmark's reference solutions and wrong mutants", run_validate, settings=True
+    )
+    validate.add_argument("benchmark", metavar="BENCHMARK", help="see docs/benchmarks.md")
+    validate.add_argument("--data", required=True, metavar="DIR", help="folder with the benchmark's files")
+    validate.add_argument("--no-mutants", action="store_true", help="references alone")
+
     report = command("report", "write the report of a run again", run_report, settings=False)
     report.add_argument("run_dir", metavar="RUN_DIR")
 
@@ -180,11 +190,12 @@ def run_train(args: argparse.Namespace) -> int:
         return print_settings()
     settings = resolve_settings(args)
     run_dir = args.run_dir or f"runs/{args.preset}-{settings.algorithm}-s{settings.seed}"
+    from didpo.planning import plan, plan_text
+
+    planned = plan(settings)  # refuses an algorithm or a model that is none before anything is written
     if args.dry_run:
         from didpo.config import to_toml
-        from didpo.planning import plan, plan_text
 
-        planned = plan(settings)
         print(json.dumps(planned) if args.json else f"{plan_text(planned)}\n\n{to_toml(settings)}")
         return 0
     from didpo.report import write_report
@@ -269,6 +280,22 @@ def run_credit(args: argparse.Namespace) -> int:
         for kind, path in (("credit", args.out), ("page", args.html)):
             if path:
                 print(f"{kind}: {path}")
+    return 0
+
+
+def run_validate(args: argparse.Namespace) -> int:
+    from didpo.config import parse_plain
+    from didpo.progress import open_progress
+    from didpo.sandbox import open_sandbox
+    from didpo.validate import validate
+
+    filters = {name: parse_plain(value) for name, value in args.flags.items()}
+    progress = open_progress("silent" if args.json else "auto")
+    with open_sandbox() as sandbox, progress:
+        report = validate(
+            args.benchmark, args.data, sandbox, with_mutants=not args.no_mutants, progress=progress, **filters
+        )
+    print(json.dumps(report.to_json()) if args.json else report)
     return 0
 
 

@@ -11,10 +11,13 @@ from typing import Any, Literal
 
 import torch
 from torch.utils.checkpoint import checkpoint
+from transformers.utils import logging as hf_logging
 
 from didpo.batch import Batch
 from didpo.errors import UserError
 from didpo.tokens import Tokenizer
+
+hf_logging.disable_progress_bar()  # a bar of its own for each load and save would break up ours
 
 DType = Literal["float32", "bfloat16", "float16"]
 

@@ -100,23 +100,32 @@ class PlainProgress(SilentProgress):
     """Lines on the standard error stream: at the start of a phase, about every tenth of it, and at its end."""
 
     def __init__(self) -> None:
-        self.name, self.total, self.done, self.shown = "", 0, 0, 0
-        self.began = self.phase_began = time.monotonic()
+        self.name, self.total, self.start, self.done, self.shown = "", 0, 0, 0, 0
+        self.began = self.phase_began = self.shown_at = time.monotonic()
         self.alarmed: set[str] = set()
 
     def _print(self, text: str) -> None:
         print(f"[{time.monotonic() - self.began:6.1f}s] {text}", file=sys.stderr, flush=True)
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
-        self.name, self.total, self.done, self.shown = name, total, done, done
+        self.name, self.total, self.start, self.done, self.shown = name, total, done, done, done
         self.phase_began = time.monotonic()
         self._print(f"{name} ({total - done} to do)" if total else name)
 
     def advance(self, n: int = 1, **numbers: float) -> None:
         self.done += n
-        if self.done >= self.total or self.done - self.shown >= max(1, self.total // 10):
-            self.shown = self.done
-            self._print(f"{self.name} {self.done}/{self.total}  {_numbers(numbers)}")
+        now = time.monotonic()
+        tenth = self.done - self.shown >= max(1, self.total // 10) and now - self.shown_at >= 2
+        if self.done >= self.total or tenth:
+            self.shown, self.shown_at = self.done, now
+            self._print(f"{self.name} {self.done}/{self.total}  {_numbers(numbers)}{self._left()}")
+
+    def _left(self) -> str:
+        """Time left in the phase, from its pace so far."""
+        todo, done = self.total - self.done, self.done - self.start
+        if todo <= 0 or done <= 0:
+            return ""
+        return f"  about {(time.monotonic() - self.phase_began) / done * todo:.0f} s left"
 
     def say(self, text: str) -> None:
         self._print(text)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from didpo.errors import UserError
 from didpo.mutants import PATH, mutants
+from didpo.progress import Progress, SilentProgress
 from didpo.sandbox import Limits, Sandbox, TestResult, Verdict
 from didpo.tasks.benchmarks import load_benchmark
 from didpo.tasks.known import KNOWN
@@ -85,13 +86,21 @@ def validate(
     mode: Mode = "batch",
     limits: Limits | None = None,
     workers: int = 2,
+    progress: Progress | None = None,
     **filters: Any,
 ) -> ValidationReport:
     """Run the references and mutants of a set; `filters` are those of `didpo.tasks.pools.select`. Raises UserError as
     `load_benchmark` does, and where no task of the set has a reference."""
     tasks, loaded = load_benchmark(benchmark, data_dir, several=filters.pop("several", True), **filters)
     return validate_tasks(
-        tasks, sandbox, loaded=loaded, with_mutants=with_mutants, mode=mode, limits=limits, workers=workers
+        tasks,
+        sandbox,
+        loaded=loaded,
+        with_mutants=with_mutants,
+        mode=mode,
+        limits=limits,
+        workers=workers,
+        progress=progress,
     )
 
 
@@ -104,18 +113,22 @@ def validate_tasks(
     mode: Mode = "batch",
     limits: Limits | None = None,
     workers: int = 2,
+    progress: Progress | None = None,
 ) -> ValidationReport:
     """The same for tasks at hand."""
+    progress = progress or SilentProgress()
     started = time.monotonic()
     checked = [t for t in tasks if t.reference is not None]
     report = ValidationReport(benchmark=loaded.benchmark, skipped=dict(loaded.skipped), level=sandbox.level)
     report.without_reference = len(tasks) - len(checked)
     if not checked and not with_mutants:
         raise UserError(f"{loaded.benchmark}: no task has a reference solution; there is nothing to validate")
+    progress.phase(f"programs of {loaded.benchmark}, by task", len(tasks))
     with ThreadPoolExecutor(workers) as threads:
         todo = ((t, _programs(t, with_mutants)) for t in tasks)  # made here: parsing is not for several threads
         for found in threads.map(lambda pair: _check(pair[0], pair[1], sandbox, mode, limits), todo):
             _count(report, found)
+            progress.advance()
     report.seconds = time.monotonic() - started
     return report
 

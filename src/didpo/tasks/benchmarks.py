@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -196,6 +197,10 @@ def load_benchmark(
     """
     if name not in BENCHMARKS and name not in POOLS:
         raise unknown_name("benchmark", name, [*BENCHMARKS, *POOLS])
+    known = list(inspect.signature(pools.select).parameters)[1:]
+    for given in filters:
+        if given not in known:
+            raise unknown_name("filter", given, known)
     load = _load_pool if name in POOLS else _load_set
     tasks, report = load(name, Path(data_dir), hub_split, filters)
     return tasks if visible is None else [pools.with_visible(t, visible) for t in tasks], report
