@@ -83,10 +83,11 @@ class Sandbox:
     def _ask(self, files: Files, cases: list[Any], limits: Limits, mode: Mode, preload: list[str]) -> list[Any]:
         if mode not in ("batch", "fork"):
             raise unknown_name("mode", mode, ("batch", "fork"))
-        sent = {**asdict(limits), "wall_s": limits.wall}
+        wall = limits.wall
+        sent = {**asdict(limits), "wall_s": wall}
         request = {"op": "grade", "files": dict(files), "cases": cases, "limits": sent, "mode": mode}
         try:
-            answer = self._pool.ask({**request, "preload": preload}, timeout=limits.program_s + 2 * limits.wall + 30.0)
+            answer = self._pool.ask({**request, "preload": preload}, timeout=limits.program_s + 2 * wall + 30.0)
         except WorkerFailed as failure:
             return [{"status": "lost", "detail": str(failure)}] * len(cases)
         return list(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -24,7 +25,8 @@ class Verdict(StrEnum):
 class Limits:
     """Limits of one case (a test, or a shell command).
 
-    `cpu_s`: CPU seconds. `wall_s`: loose cap on elapsed seconds, None means `2 * cpu_s + 0.5`. `memory_mb`: MiB of
+    `cpu_s`: CPU seconds. `wall_s`: cap on elapsed seconds; None means `2 * cpu_s + 0.5`, times the load per processor
+    where the machine is overloaded, so that a program is not judged by its neighbours. `memory_mb`: MiB of
     address space on top of what the interpreter itself takes. `output_bytes`: of standard output, and of standard
     error. `file_bytes`: of any one file. `disk_bytes`: of all files together. `processes`: how many a program may
     start (grading: 0). `program_s`: elapsed seconds for all cases of one program; cases that it leaves no time for are
@@ -42,7 +44,11 @@ class Limits:
 
     @property
     def wall(self) -> float:
-        return 2 * self.cpu_s + 0.5 if self.wall_s is None else self.wall_s
+        """The cap on elapsed seconds that holds now."""
+        if self.wall_s is not None:
+            return self.wall_s
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+        return (2 * self.cpu_s + 0.5) * min(10.0, max(1.0, load))
 
 
 SHELL_LIMITS = Limits(cpu_s=30.0, wall_s=30.0, output_bytes=64 << 10, processes=64)

@@ -60,6 +60,8 @@ class Run:
                 break
             if events:
                 isolation.kill_all(self.pids)
+                isolation.reap_all()
+                files.clear(isolation.State.home)
                 os._exit(0)
             count = self._finished(done)
             cpu, now = self._cpu(), time.monotonic()

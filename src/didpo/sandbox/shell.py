@@ -51,7 +51,7 @@ def failed_command(files: Files, failure: WorkerFailed) -> CommandResult:
 
 
 def command_timeout(limits: Limits) -> float:
-    return max(limits.wall, limits.cpu_s) + 30.0
+    return 2 * limits.wall + 30.0
 
 
 class Shell:

@@ -64,6 +64,7 @@ class Zygote:
         """Answer requests until the grader closes the socket."""
         while (request := receive(self.control)) is not None:
             send(self.control, getattr(self, f"do_{request['op']}")(request))
+        files.clear(self.home)
 
     # -------------------------------------------------------------- grading
 
