@@ -155,9 +155,30 @@ def test_several_edits() -> None:
 
 
 _TAGS = [
-    "<think>", "</think>", "<edit a>", "<edit>", "</edit>", "<search>", "</search>", "<replace>", "</replace>", "<code>",
-    "</code>", '<insert line="1">', "</insert>", "<run>", "</run>", "<finish>", "`", "```\n", "\n", " ", "x", "é", "\r\n",
-]  # fmt: skip
+    "<think>",
+    "</think>",
+    "<edit a>",
+    "<edit>",
+    "</edit>",
+    "<search>",
+    "</search>",
+    "<replace>",
+    "</replace>",
+    "<code>",
+    "</code>",
+    '<insert line="1">',
+    "</insert>",
+    "<run>",
+    "</run>",
+    "<finish>",
+    "`",
+    "```\n",
+    "\n",
+    " ",
+    "x",
+    "é",
+    "\r\n",
+]
 
 
 @given(st.lists(st.sampled_from(_TAGS), max_size=30).map("".join))
@@ -176,9 +197,23 @@ def test_any_response_gives_exact_ranges_or_one_line(response: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["<edit ", "<think>", "</think>", "<edit a>", "<search>", "</search>  ", "<code></code>", '<insert after="', "<run>",
-     "<edit a><code>x</code></edit>", "<edit a><code>", "`<finish", "```\n", "<edit a><search>x</search><replace>"],
-)  # fmt: skip
+    [
+        "<edit ",
+        "<think>",
+        "</think>",
+        "<edit a>",
+        "<search>",
+        "</search>  ",
+        "<code></code>",
+        '<insert after="',
+        "<run>",
+        "<edit a><code>x</code></edit>",
+        "<edit a><code>",
+        "`<finish",
+        "```\n",
+        "<edit a><search>x</search><replace>",
+    ],
+)
 def test_long_responses_take_linear_time(unit: str) -> None:
     parse("<edit a><code>" + unit * 40_000)
     parse(unit * 40_000)
@@ -267,9 +302,24 @@ def test_insert(text: str, insert: str, result: str | None) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/etc/passwd", "../a", "a/../../b", "a/..", "~/x", "C:\\x", "\\\\host\\x", ".", "./", "//", "a\tb", "x" * 300,
-     "f/below", "folder", "a\x7f"],
-)  # fmt: skip
+    [
+        "/etc/passwd",
+        "../a",
+        "a/../../b",
+        "a/..",
+        "~/x",
+        "C:\\x",
+        "\\\\host\\x",
+        ".",
+        "./",
+        "//",
+        "a\tb",
+        "x" * 300,
+        "f/below",
+        "folder",
+        "a\x7f",
+    ],
+)
 def test_paths_stay_in_the_workspace(path: str) -> None:
     files = {"f": "1\n", "folder/g": "2\n"}
     done = apply(parse(f"<edit {path}><code>x</code></edit>"), files)
