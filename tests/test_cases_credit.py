@@ -6,6 +6,7 @@ One test per expectation, named after the case. Inputs and right results are thi
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_c11_1_without_repeats_all_are_grpo(normalize: str, count: int, turns: i
         ({"normalize": "mean_std", "std": "population"}, [1.4142, -0.7071, -0.7071]),
     ],
 )
-def test_c11_2_values_of_grpo(settings: dict[str, str], values: list[float]) -> None:
+def test_c11_2_values_of_grpo(settings: dict[str, Any], values: list[float]) -> None:
     """The three usual conventions by hand; which one is used is a setting with a stated default."""
     credit = grpo(singles(3), **settings)
     assert [row[0][0] for row in credit.advantages] == pytest.approx(values, abs=1e-4)

@@ -72,7 +72,11 @@ def test_c17_1_on_a_model() -> None:
     rng = np.random.default_rng(0)
     shapes = [(3, 1), (5, 7), (2, 4), (9, 2), (1, 6)]
     rows = [
-        Row(prompt_ids=rng.integers(2, 260, p), response_ids=rng.integers(2, 260, t), advantages=rng.normal(size=t))
+        Row(
+            prompt_ids=rng.integers(2, 260, p).tolist(),
+            response_ids=rng.integers(2, 260, t).tolist(),
+            advantages=rng.normal(size=t),
+        )
         for p, t in shapes
     ]
     grads = []
