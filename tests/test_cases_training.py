@@ -127,6 +127,7 @@ def test_c17_3_the_step_is_still_counted(tmp_path: Path) -> None:
     rows = [row for row in folder.rows() if row["phase"] == "rl"]
     assert [(row["step"], row["stop_length_share"]) for row in rows] == [(1, 1.0), (2, 1.0)]
     assert all(math.isfinite(v) for row in rows for v in row.values() if isinstance(v, (int, float)))
+    assert all(row.get("loss", 0.0) == 0.0 for row in rows)
     one, two = (checkpoint.load(found)[0]["model"] for found in checkpoint.list_checkpoints(folder.checkpoints))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
