@@ -156,5 +156,6 @@ ALGORITHMS: dict[str, Algorithm] = {
         description="Diff-in-Diff with test attribution: each edit is credited with the tests that its region decides",
         source="arXiv 2608.07147 and docs/credit.md",
         credit="didpo",
+        credit_settings={"normalize": "mean"},  # both summands in units of reward, as published
     ),
 }
