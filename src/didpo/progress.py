@@ -57,6 +57,11 @@ def alarms(row: Mapping[str, Any]) -> list[str]:
         )
     if row.get("diff_coverage") is not None and share("diff_coverage") < 0.05:
         found.append("under 5% of the trained tokens got credit from diffs: training is close to plain group credit")
+    if share("grade_mismatch") > 0:
+        found.append(
+            "a program's tests came out differently when each ran in a process of its own: "
+            "programs of this policy keep state between tests"
+        )
     if share("sandbox_timeout_share") >= 0.05:
         found.append(
             f"{share('sandbox_timeout_share'):.0%} of the graded steps ran into the sandbox's time limit: "

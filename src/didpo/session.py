@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from didpo.agent import Agent, ChatAgent, RepairAgent
@@ -23,7 +24,7 @@ from didpo.model import load_model
 from didpo.progress import Progress
 from didpo.rollout import RolloutSettings, Seconds, derive_seed, run_groups
 from didpo.sampling import TorchSampler
-from didpo.sandbox import Limits, Sandbox, open_sandbox
+from didpo.sandbox import Limits, Sandbox, Verdict, open_sandbox
 from didpo.settings import RunSettings
 from didpo.tasks import load_tasks
 from didpo.tokens import Tokenizer, load_tokenizer
@@ -54,9 +55,12 @@ class Session:
         *,
         seed: int,
         temperature: float | None = None,
+        mode: Literal["batch", "fork"] = "batch",
         seconds: Seconds | None = None,
     ) -> list[TrajectoryGroup]:
         """Groups of rollouts of the current policy, at the training temperature unless told otherwise.
+
+        `mode` is the sandbox's: in "batch" the cases of a program share a process, in "fork" each has its own.
 
         Raises UserError where every single one failed: then nothing can be learnt or measured, and going on hides it.
         """
@@ -72,7 +76,7 @@ class Session:
             ),
             seed=seed,
             make_env=self.make_env,
-            grade_many=self.sandbox.grade_many,
+            grade_many=partial(self.sandbox.grade_many, mode=mode),
             agent=self.agent,
             sampler=TorchSampler(self.model, self.tokenizer),
             encode=self.encode,
@@ -90,14 +94,46 @@ class Session:
         return CodingEnv(task, self.sandbox, settings=self.settings.env)
 
     def evaluate(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
-        """Rows for `evaluate.evaluate_rows`. The seeds are always the same: evaluations differ by the policy alone."""
+        """Rows for `evaluate.evaluate_rows`. The seeds are always the same: evaluations differ by the policy alone.
+
+        Every case runs in a process of its own, so that no state leaks from one to the next.
+        """
         settings = self.settings.evaluation
         rows: list[dict[str, Any]] = []
         seed = derive_seed(self.settings.seed, "evaluation")
         for start in range(0, len(tasks), 64):  # bounds the memory of one batch
             part = tasks[start : start + 64]
-            rows += task_rows(self.sample(part, settings.samples, seed=seed, temperature=settings.temperature))
+            groups = self.sample(part, settings.samples, seed=seed, temperature=settings.temperature, mode="fork")
+            rows += task_rows(groups)
         return rows
+
+    def audit_grades(self, groups: Sequence[TrajectoryGroup], *, seed: int, n: int = 2) -> float:
+        """Share of the verdicts of `n` random turns that change when every case has a process of its own.
+
+        Above 0, programs that share a process between their cases see each other's state.
+        """
+        tasks = {task.task_id: task for task in self.train_tasks}
+        graded = [
+            (group.task_id, step)
+            for group in groups
+            for t in group.trajectories
+            for step in t.steps
+            if step.test_outcomes
+        ]
+        if not graded:
+            return 0.0
+        rng = np.random.default_rng(seed)
+        picked = [graded[i] for i in rng.choice(len(graded), size=min(n, len(graded)), replace=False)]
+        again = self.sandbox.grade_many(
+            [(step.files_after or {}, tasks[task_id].tests) for task_id, step in picked], mode="fork"
+        )
+        differ = [
+            results[name].passed != passed
+            for (_, step), results in zip(picked, again, strict=True)
+            for name, passed in (step.test_outcomes or {}).items()
+            if results[name].verdict is not Verdict.SANDBOX_ERROR
+        ]
+        return sum(differ) / len(differ) if differ else 0.0
 
 
 @contextmanager

@@ -155,9 +155,11 @@ def train(trainer: Trainer) -> None:
             credits = session.algorithm.credit(groups, settings.sampling.max_new_tokens)
         with seconds.measure("update"):
             learnt = update(trainer, groups, credits, step)
+        with seconds.measure("audit"):
+            mismatch = session.audit_grades(groups, seed=derive_seed(settings.seed, "audit", step))
 
         trainer.step = step
-        row = measure(groups, credits) | learnt | {"resampled_groups": resampled}
+        row = measure(groups, credits) | learnt | {"resampled_groups": resampled, "grade_mismatch": mismatch}
         trainer.tokens += int(row["tokens"])
         elapsed = time.monotonic() - began
         row |= {f"seconds_{part}": value for part, value in seconds.items()}
@@ -232,7 +234,7 @@ def update(
     session, settings = trainer.session, trainer.session.settings
     rl, model, device = settings.rl, session.model, session.device
     rows = training_rows(groups, credits, rl.truncated)
-    metrics = {"rows": float(len(rows)), **fill_logprobs(trainer, rows)}
+    metrics = {"rows": float(len(rows)), "loss": 0.0, **fill_logprobs(trainer, rows)}
     order = np.random.default_rng(derive_seed(settings.seed, "minibatches", step)).permutation(len(rows))
     collected: list[dict[str, float]] = []
     model.train()
