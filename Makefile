@@ -37,7 +37,7 @@ lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 test: lint
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: setup
 	@for f in benchmarks/*_speed.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done

@@ -63,7 +63,7 @@ class ModelSettings:
 class ColdStartSettings:
     """Supervised start on scripted trajectories of an imperfect agent. Its result is cached."""
 
-    steps: int = 600  # updates; 0: none
+    steps: int = 500  # updates; 0: none
     batch_size: int = 40  # rows (turns) per update
     lr: float = 3e-3
     warmup: int = 50
@@ -91,7 +91,7 @@ class SamplingSettings:
 class RLSettings:
     """The reinforcement learning loop."""
 
-    steps: int = 40  # updates of the policy's data (each with its minibatches)
+    steps: int = 30  # updates of the policy's data (each with its minibatches)
     tasks_per_step: int = 8
     group_size: int = 8  # rollouts per task
     minibatches: int = 2  # optimiser steps per RL step
