@@ -9,6 +9,7 @@ from typing import Any
 from didpo.algorithms import resolve_algorithm
 from didpo.errors import UserError
 from didpo.settings import ModelSettings, RunSettings
+from didpo.tasks import load_tasks
 
 _INTERPRETER_BYTES = 350 * 2**20  # torch and transformers loaded, nothing computed
 
@@ -49,6 +50,7 @@ def plan(settings: RunSettings) -> dict[str, Any]:
     KV cache of one batch of rollouts and the activations and logits of one micro-batch. An estimate, not a promise.
     """
     loss = resolve_algorithm(settings.algorithm, settings.credit, settings.loss).loss
+    load_tasks(settings.tasks.name, split="train", n=1, **settings.tasks.options)  # refuses a family or option by name
     shape, rl, cold = model_shape(settings.model), settings.rl, settings.cold_start
     width = 4 if settings.model.dtype == "float32" else 2
     rollouts = rl.tasks_per_step * rl.group_size
