@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 
 import numpy as np
 import pytest
@@ -209,3 +210,13 @@ def test_a_recorded_edit_must_stand_in_its_response() -> None:
     step = Step(response="abc", edits=[EditSpan(path="a.py", kind="add", text="xyz", start=0, end=3)])
     with pytest.raises(UserError, match="trajectory 0, step 0"):
         resolved(TrajectoryGroup(task_id="t", trajectories=[Trajectory(steps=[step])]))
+
+
+def test_parsing_code_of_rollouts_gives_no_warnings() -> None:
+    invalid = ["def f(a):\n    return a == '\\d' (\n", "def f(b):\n    x = ')\\w'\n    return x is 1\n"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for text in invalid:
+            file_regions(text)
+        content_ids(["def g():\n    p = '\\d'\n    return p\n", "def g():\n    q = '\\d'\n    return q\n"], "m.py")
+    assert caught == []

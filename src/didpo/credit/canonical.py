@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,6 +20,12 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SEES_NAMES = {"locals", "eval", "exec", "vars", "dir", "globals"}
 _FIELDS: dict[type, tuple[str, ...]] = {}  # node type -> the fields that carry meaning
+
+
+def parse(code: str) -> ast.Module:
+    """`ast.parse` without its warnings: an invalid escape in a rollout's code is no news. Raises what it raises."""
+    with warnings.catch_warnings(action="ignore"):
+        return ast.parse(code)
 
 
 def canonical(nodes: Iterable[ast.AST]) -> str:

@@ -304,20 +304,33 @@ def _token_values(
     by_row: dict[int, list[tuple[Member, float]]] = {}
     for member, value in local.paint:
         by_row.setdefault(member.row, []).append((member, value * lam))
-    painted = 0
+    if not by_row:
+        return out, 0
+    # One projection for the whole group: the responses are laid end to end, a character apart.
+    offsets: list[np.ndarray] = []
+    ranges: list[np.ndarray] = []
+    each: list[float] = []
+    base = 0
     for i, parts in by_row.items():
         row = rows[i]
         step = group.trajectories[row.trajectory].steps[row.step]
-        offsets = as_offsets(step.n_tokens, step.token_offsets)
-        slices = token_slices(offsets, np.concatenate([row.roots[m.root].ranges[m.lines] for m, _ in parts]))
-        each = np.repeat([value for _, value in parts], [len(m.lines) for m, _ in parts])
-        values = np.full(step.n_tokens, np.nan)
-        for (first, stop), value in zip(slices.tolist(), each.tolist(), strict=True):
-            values[first:stop] = value
-        covered = ~np.isnan(values) & (offsets[:, 1] > offsets[:, 0])  # an empty token belongs to no line
-        painted += int(covered.sum())
-        out[row.trajectory][row.step] = np.where(covered, values, 0.0).astype(np.float32)
-    return out, painted
+        own = as_offsets(step.n_tokens, step.token_offsets)
+        offsets.append(own + base)
+        for m, value in parts:
+            ranges.append(row.roots[m.root].ranges[m.lines] + base)
+            each += [value] * len(m.lines)
+        base += 1 + max(len(step.response), int(own[-1, 1]) if len(own) else 0)
+    laid = np.concatenate(offsets)
+    values = np.full(len(laid), np.nan)
+    for (first, stop), value in zip(token_slices(laid, np.concatenate(ranges)).tolist(), each, strict=True):
+        values[first:stop] = value
+    covered = ~np.isnan(values) & (laid[:, 1] > laid[:, 0])  # an empty token belongs to no line
+    flat = np.where(covered, values, 0.0).astype(np.float32)
+    at = 0
+    for i, own in zip(by_row, offsets, strict=True):
+        out[rows[i].trajectory][rows[i].step] = flat[at : at + len(own)].copy()
+        at += len(own)
+    return out, int(covered.sum())
 
 
 def _metrics(

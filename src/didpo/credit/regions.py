@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from didpo.credit.canonical import canonical, digest
+from didpo.credit.canonical import canonical, digest, parse
 from didpo.credit.comments import syntax_of
 from didpo.credit.diffs import normalise
 
@@ -181,7 +181,7 @@ def _parse(text: str) -> ast.Module | None:
     if "\r" in text and text.count("\r") != text.count("\r\n"):
         return None
     try:
-        return ast.parse(text)
+        return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
