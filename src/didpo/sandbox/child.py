@@ -6,6 +6,7 @@ forge its own answers, which it could as well return.
 
 from __future__ import annotations
 
+import _sitebuiltins
 import atexit
 import builtins
 import io
@@ -21,6 +22,10 @@ from typing import Any
 from didpo.sandbox import wire
 
 RECURSION_LIMIT = 50_000  # the launcher raises the stack to match
+
+# The interpreter starts without `site`, which would provide these to any ordinary program.
+for _name in ("exit", "quit"):
+    setattr(builtins, _name, _sitebuiltins.Quitter(_name, "Ctrl-D"))
 
 
 def describe(error: BaseException, workdir: str) -> str:
