@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from didpo.actions import edit_spans, files_after
-from didpo.credit.diffs import Row
+from didpo.credit.diffs import Root, Row
 from didpo.credit.regions import (
     FileRegions,
     block_regions,
@@ -85,27 +85,27 @@ def places_of(group: TrajectoryGroup, rows: Sequence[Row]) -> Places:
     names: list[tuple[str, str]] = []
     contents: list[np.ndarray] = []
     valid = [not group.trajectories[row.trajectory].failed for row in rows]
-    for path in sorted({root.path for row in rows for root in row.roots if root.changed.any()}):
+    roots: dict[str, list[tuple[int, int, Root]]] = {}
+    for i, row in enumerate(rows):
+        for k, root in enumerate(row.roots):
+            roots.setdefault(root.path, []).append((i, k, root))
+    for path in sorted(p for p, here in roots.items() if any(root.changed.any() for _, _, root in here)):
         file = _FileVersions(path, steps, valid)
         local = {name: n for n, name in enumerate(sorted({n for f in file.regions for n in f.names}))}
-        number_of = [np.array([local[n] for n in f.names], dtype=np.int64) for f in file.regions]
+        by_line = [np.array([local[n] for n in f.names], dtype=np.int64)[f.line_region] for f in file.regions]
         changed: set[int] = set()
-        for i, row in enumerate(rows):
-            for k, root in enumerate(row.roots):
-                version = (file.before if root.kind == "del" else file.after)[i] if root.path == path else -1
-                if version >= 0:
-                    in_file = file.regions[version].line_region
-                    at = in_file[np.clip(raw[i][k], 0, len(in_file) - 1)]
-                    found[i][k] = np.where(raw[i][k] >= 0, number_of[version][at], -1)
-                    changed.update(np.unique(found[i][k][root.changed]).tolist())
+        for i, k, root in roots[path]:
+            version = (file.before if root.kind == "del" else file.after)[i]
+            if version >= 0:
+                in_file, at = by_line[version], raw[i][k]
+                found[i][k] = np.where(at >= 0, in_file[np.minimum(at, len(in_file) - 1)], -1)
+                changed.update(found[i][k][root.changed].tolist())
         changed.discard(-1)
         kept = sorted(changed)
         to_global = np.full(len(local) + 1, -1, dtype=np.int64)
         to_global[kept] = np.arange(len(kept)) + len(names)
-        for i, row in enumerate(rows):
-            for k, root in enumerate(row.roots):
-                if root.path == path:
-                    found[i][k] = to_global[found[i][k]]
+        for i, k, _ in roots[path]:
+            found[i][k] = to_global[found[i][k]]
         names += [(path, name) for name in sorted(local) if local[name] in changed]
         contents += file.contents([name for name in sorted(local) if local[name] in changed])
     content = np.array(contents, dtype=np.int64).reshape(len(names), len(rows))
