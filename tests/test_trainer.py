@@ -221,7 +221,20 @@ def test_a_batch_without_signal_moves_nothing(session: Session, tmp_path: Path) 
     for trajectory in groups[0].trajectories:
         trajectory.stop_reason = StopReason.LENGTH
     metrics = update(trainer, groups, session.algorithm.credit(groups, 48), 1)
-    assert metrics["rows"] > 0 and "loss" not in metrics
+    assert metrics["rows"] > 0 and metrics["loss"] == 0.0 and "grad_norm" not in metrics
+    for name, tensor in session.model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_equal_returns_move_nothing_not_even_by_momentum(session: Session, tmp_path: Path) -> None:
+    trainer = trainer_of(session, tmp_path)
+    groups = session.sample(session.train_tasks[:2], 4, seed=3)
+    credits = session.algorithm.credit(groups, 48)
+    update(trainer, groups, credits, 1)
+    before = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    for credit in credits:
+        credit.advantages = [[np.zeros_like(a) for a in row] for row in credit.advantages]
+    update(trainer, groups, credits, 2)
     for name, tensor in session.model.state_dict().items():
         assert torch.equal(tensor, before[name])
 

@@ -95,7 +95,7 @@ class RLSettings:
     tasks_per_step: int = 8
     group_size: int = 8  # rollouts per task
     minibatches: int = 2  # optimiser steps per RL step
-    micro_tokens: int = 16384  # padded tokens per forward pass; changes memory and speed, not the result
+    micro_tokens: int = 2048  # padded tokens per forward pass; changes memory and speed, not the result (CPU: small)
     lr: float = 3e-4
     warmup: int = 0  # optimiser steps of linear warm-up
     weight_decay: float = 0.0

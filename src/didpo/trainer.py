@@ -237,18 +237,22 @@ def update(
     metrics = {"rows": float(len(rows)), "loss": 0.0, **fill_logprobs(trainer, rows)}
     order = np.random.default_rng(derive_seed(settings.seed, "minibatches", step)).permutation(len(rows))
     collected: list[dict[str, float]] = []
+    regularised = bool(session.loss.kl_coef or session.loss.entropy_coef)
+    with_entropy = bool(session.loss.entropy_coef)
     model.train()
     for part in np.array_split(order, rl.minibatches):
         minibatch = [rows[i] for i in part]
         totals = count(minibatch)
-        if not totals.tokens:  # nothing to learn from: no optimiser step, so no momentum or decay moves the policy
-            continue
+        if not (totals.tokens and (regularised or any(np.any(row.advantages) for row in minibatch))):
+            continue  # nothing to learn from: no optimiser step, so neither momentum nor decay moves the policy
         shares: list[Mapping[str, float]] = []
         for batch in micro_batches(
             minibatch, token_budget=rl.micro_tokens, pad_id=session.tokenizer.pad_id, totals=totals
         ):
             batch = batch.to(device)
-            logprobs, entropy = token_logprobs(model, batch, temperature=settings.sampling.temperature)
+            logprobs, entropy = token_logprobs(
+                model, batch, temperature=settings.sampling.temperature, with_entropy=with_entropy
+            )
             result = batch_loss(logprobs, batch, session.loss, entropy=entropy)
             result.loss.backward()
             shares.append(result.metrics)
@@ -265,18 +269,21 @@ def update(
 
 @torch.no_grad()
 def fill_logprobs(trainer: Trainer, rows: Sequence[Row]) -> dict[str, float]:
-    """Set `old_logprobs` (and `ref_logprobs`) of every row; returns the gap between sampler and trainer.
+    """Set `old_logprobs` (and `ref_logprobs`) of every row; returns the policy's mean entropy
+    and the gap between sampler and trainer.
 
     Old log-probs are recomputed with the trainer's own forward pass, so that the first ratio is 1; the sampler's own
     are used where the settings say so.
     """
     session, settings = trainer.session, trainer.session.settings
     session.model.eval()
-    gaps = []
+    gaps, entropies = [], []
     temperature = settings.sampling.temperature
     for batch in micro_batches(rows, token_budget=settings.rl.micro_tokens, pad_id=session.tokenizer.pad_id):
         batch = batch.to(session.device)
-        own, _ = token_logprobs(session.model, batch, temperature=temperature, with_entropy=False)
+        own, entropy = token_logprobs(session.model, batch, temperature=temperature)
+        assert entropy is not None
+        entropies += unpad(entropy, batch)
         for index, values in zip(batch.rows, unpad(own, batch), strict=True):
             sampled = np.asarray(rows[index].rollout_logprobs, dtype=np.float32)
             gaps.append(np.abs(values - sampled))
@@ -285,8 +292,9 @@ def fill_logprobs(trainer: Trainer, rows: Sequence[Row]) -> dict[str, float]:
             theirs, _ = token_logprobs(trainer.reference, batch, temperature=temperature, with_entropy=False)
             for index, values in zip(batch.rows, unpad(theirs, batch), strict=True):
                 rows[index].ref_logprobs = values
-    flat = np.concatenate(gaps) if gaps else np.zeros(1)
-    return {"logprob_gap": float(flat.mean()), "logprob_gap_max": float(flat.max())}
+    gap = np.concatenate(gaps) if gaps else np.zeros(1)
+    entropy_mean = float(np.concatenate(entropies).mean()) if entropies else 0.0
+    return {"logprob_gap": float(gap.mean()), "logprob_gap_max": float(gap.max()), "entropy": entropy_mean}
 
 
 # ---------------------------------------------------------------- what is measured and kept
