@@ -238,8 +238,8 @@ def unshare_all() -> None:
             file.write(text)
 
 
-def build_root(readable: list[str], uid: int) -> None:
-    """Make a small read-only root of binds with a private /tmp, and move into it."""
+def build_root(readable: list[str], home: str, uid: int) -> None:
+    """Make a small read-only root of binds with a private disk at `home`, and move into it."""
     mount("none", "/", "", _REC | _PRIVATE)
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in _mountable(readable)}
     links = {path: os.readlink(path) for path in SYSTEM if os.path.islink(path)}
@@ -253,10 +253,10 @@ def build_root(readable: list[str], uid: int) -> None:
     for name, number_ in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         os.symlink(f"/proc/self/fd/{number_}", f"{new}/dev/{name}")
     os.symlink("/proc/self/fd", f"{new}/dev/fd")
-    os.mkdir(f"{new}/tmp")
+    os.mkdir(new + home)
     options = f"size={TMPFS_BYTES},nr_inodes={TMPFS_INODES},mode=700"
-    mount("tmpfs", f"{new}/tmp", "tmpfs", _NOSUID | _NODEV, options)
-    os.chown(f"{new}/tmp", uid, -1)
+    mount("tmpfs", new + home, "tmpfs", _NOSUID | _NODEV, options)
+    os.chown(new + home, uid, -1)
     os.mkdir(f"{new}/proc")
     mount("proc", f"{new}/proc", "proc", _NOSUID | _NODEV | 8, "subset=pid,hidepid=invisible")
     os.chdir(new)
@@ -366,9 +366,10 @@ def enter(settings: dict[str, Any], control: int) -> dict[str, Any]:
     if State.level == "namespaced":
         unshare_all()
         _go_on_as_child()
-        build_root(readable, spare)
+        # an interpreter or its packages may lie below /tmp: that is then a folder to read, and the disk is elsewhere
+        State.home = "/private" if any(p.startswith("/tmp/") for p in readable) else "/tmp"
+        build_root(readable, State.home, spare)
         libc.sethostname(b"sandbox", ctypes.c_size_t(7))
-        State.home = "/tmp"
         readable = ["/"]
     else:
         State.home = settings["home"]
