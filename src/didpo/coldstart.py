@@ -46,7 +46,7 @@ def prepare_cold_start(
     if settings.model.path and not settings.cold_start.steps:
         return Path(settings.model.path)
     key = cold_start_key(
-        settings.cold_start,
+        dataclasses.replace(settings.cold_start, cache=""),  # where it is kept does not change it
         [],  # what the rows are made from is in the key instead: a cached start need not make them
         tasks=dataclasses.asdict(settings.tasks),
         env=dataclasses.asdict(settings.env),
@@ -134,6 +134,7 @@ def _build(
             warmup=cold.warmup,
             weight_decay=cold.weight_decay,
             seed=settings.seed,
+            token_budget=settings.rl.micro_tokens,
         ),
         progress=report,
     )

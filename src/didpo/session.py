@@ -93,17 +93,17 @@ class Session:
     def make_env(self, task: Task) -> CodingEnv:
         return CodingEnv(task, self.sandbox, settings=self.settings.env)
 
-    def evaluate(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    def evaluate(self, tasks: Sequence[Task], *, mode: Literal["batch", "fork"] = "fork") -> list[dict[str, Any]]:
         """Rows for `evaluate.evaluate_rows`. The seeds are always the same: evaluations differ by the policy alone.
 
-        Every case runs in a process of its own, so that no state leaks from one to the next.
+        By default every case runs in a process of its own, so that no state leaks from one to the next.
         """
         settings = self.settings.evaluation
         rows: list[dict[str, Any]] = []
         seed = derive_seed(self.settings.seed, "evaluation")
         for start in range(0, len(tasks), 64):  # bounds the memory of one batch
             part = tasks[start : start + 64]
-            groups = self.sample(part, settings.samples, seed=seed, temperature=settings.temperature, mode="fork")
+            groups = self.sample(part, settings.samples, seed=seed, temperature=settings.temperature, mode=mode)
             rows += task_rows(groups)
         return rows
 

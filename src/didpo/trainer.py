@@ -364,7 +364,7 @@ def evaluate(trainer: Trainer, name: str, *, step: int) -> Evaluation:
     began = time.monotonic()
     if name == "before" and any(row["name"] == name for row in run_dir.rows("eval")):  # a resumed run has done this
         return evaluate_rows(read_jsonl(run_dir.eval_file(name)), ks=settings.ks, seed=session.settings.seed)
-    rows = session.evaluate(tasks)
+    rows = session.evaluate(tasks, mode="batch" if name == "on the way" else "fork")
     found = evaluate_rows(rows, ks=settings.ks, seed=session.settings.seed)
     if name != "on the way":
         write_rows(run_dir.eval_file(name), rows)

@@ -142,7 +142,9 @@ class Pool:
             self._slots.put(worker)
 
     def close(self) -> None:
-        """Waits for requests in progress."""
+        """Waits for requests in progress. Closing twice does no harm."""
+        if self._closed.is_set():
+            return
         self._closed.set()
         for _ in range(self.size):
             worker = self._slots.get()
