@@ -99,6 +99,13 @@ MISTAKES = [
     (["train", "--run-dir", "attempts.jsonl"], "attempts.jsonl is a file"),
     (["train", "--run-dir", "other"], "holds other files"),
     (["train", "--resume", "--run-dir", "none"], "none"),
+    (["train", "--run-dir", "foreign", "--overwrite"], "thesis.txt"),
+    (["train", "--rl.lr", "nan"], "must be a finite number"),
+    (["train", "--seed", "-5", "--dry-run"], "seed is at least 0"),
+    (["credit", "attempts.jsonl", "--out", "attempts.jsonl"], "is one of the files to read"),
+    (["credit", "attempts.jsonl", "--out", "other"], "other: Is a directory"),
+    (["credit", "attempts.jsonl", "--html", "other"], "other: Is a directory"),
+    (["compare", "--algorithms", ","], "at least one name"),
     (["eval", "none"], "not a run directory"),
     (["report", "none"], "none"),
     (["credit", "none.jsonl"], "no such file: none.jsonl"),
@@ -128,6 +135,9 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     (tmp_path / "cut.jsonl").write_text(recorded.read_text() + recorded.read_text()[:50])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("years of work")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "config.toml").write_text('preset = "smoke"\nalgorithm = "grpo"\nseed = 0\n')
+    (tmp_path / "foreign" / "thesis.txt").write_text("years of work")
     before = sorted(str(p) for p in tmp_path.rglob("*"))
     assert main(arguments) == 2
     captured = capsys.readouterr()

@@ -69,6 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a disk that is full, a folder that may not be written
+        where = f"{error.filename2 or error.filename}: " if error.filename else ""
+        print(f"didpo: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -246,6 +250,8 @@ def run_compare(args: argparse.Namespace) -> int:
         raise UserError("--seeds and --jobs must be at least 1")
     settings = resolve_settings(args)
     algorithms = [name for name in args.algorithms.split(",") if name]
+    if not algorithms:
+        raise UserError("--algorithms needs at least one name, such as grpo,didpo")
     result = compare(settings, algorithms, seeds=range(args.seeds), run_dir=args.run_dir, jobs=args.jobs)
     print(json.dumps(result) if args.json else table_text(result))
     return 0
@@ -254,6 +260,9 @@ def run_compare(args: argparse.Namespace) -> int:
 def run_credit(args: argparse.Namespace) -> int:
     from didpo.commands import compute_credit, credit_text, load_groups, report_json
 
+    for path in (args.out, args.html):
+        if path and any(os.path.realpath(path) == os.path.realpath(name) for name in args.files):
+            raise UserError(f"{path} is one of the files to read; write to another place")
     groups, report = load_groups(args.files, args.format)
     names = args.compare.split(",") if args.compare else [args.algorithm]
     if args.audit:

@@ -6,7 +6,9 @@ unknown one is refused with the nearest known name.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 import tomllib
 import types
 import typing
@@ -107,10 +109,10 @@ def _scalar(value: Any, hint: type, dotted: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint in (int, float) and isinstance(value, str):
-        try:
-            return hint(value)
-        except ValueError:
-            pass
+        with contextlib.suppress(ValueError):
+            value = hint(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"setting {dotted} must be a finite number, got {value!r}")
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     raise UserError(f"setting {dotted} needs a value of type {hint.__name__}, got {value!r}")

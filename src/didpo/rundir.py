@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from didpo.settings import RunSettings
 
 
+ENTRIES = {  # all that a run writes into its folder
+    *("config.toml", "metrics.jsonl", "summary.json", "report.html"),
+    *("trajectories", "credit", "tracking", "checkpoints", "eval", "model"),
+}
+)
+
+
 class RunDir:
     """Paths of one run, and the only ways to write into it."""
 
@@ -44,6 +51,19 @@ class RunDir:
     def holds_run(self) -> bool:
         """True where a run has been started here."""
         return self.config.is_file()
+
+    def foreign(self) -> str:
+        """Something in the folder that a run does not write, or a config.toml that is not a run's; "" where all is."""
+        from didpo.config import read_toml
+
+        for entry in sorted(self.path.iterdir()):
+            if entry.name not in ENTRIES and not (
+                entry.name.startswith(".") and entry.name.endswith((".tmp", ".partial"))
+            ):
+                return entry.name
+        if self.holds_run and not {"preset", "algorithm", "seed"} <= read_toml(self.config).keys():
+            return "a config.toml of something else"
+        return ""
 
     def step_file(self, kind: str, step: int) -> Path:
         """kind: "trajectories", "credit", "tracking" or "tracking/credit"."""
@@ -95,6 +115,8 @@ def prepare(path: str | Path, settings: RunSettings, *, overwrite: bool = False,
             raise UserError(f"{path} holds other files and no run; choose another run directory with --run-dir")
         if run_dir.holds_run and not overwrite:
             raise UserError(f"{path} already holds a run; continue it with --resume or replace it with --overwrite")
+        if foreign := run_dir.foreign():
+            raise UserError(f"{path} holds what no run wrote ({foreign}); move it away before --overwrite")
         shutil.rmtree(run_dir.path)
     run_dir.path.mkdir(parents=True)
     write_atomic(run_dir.config, to_toml(settings))
@@ -118,11 +140,14 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a whole file: readers see the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
     sync(path.parent)
 
 

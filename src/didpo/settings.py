@@ -172,6 +172,10 @@ class RunSettings:
     evaluation: EvaluationSettings = EvaluationSettings()
     logging: LoggingSettings = LoggingSettings()
 
+    def __post_init__(self) -> None:
+        _require(0 <= self.seed < 2**63, "seed is at least 0 and below 2**63")
+        _require(self.threads >= 1, "threads is at least 1")
+
 
 def smoke() -> RunSettings:
     """Every phase in seconds: for tests, not for learning. The policy writes code that runs, and is mostly wrong."""

@@ -96,9 +96,12 @@ def write_credit(path: str | Path, credits: Iterable[GroupCredit]) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".part")
-    with partial.open("w", encoding="utf-8", newline="\n") as out:
-        out.writelines(dumps(credit) + "\n" for credit in credits)
-    partial.replace(target)
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as out:
+            out.writelines(dumps(credit) + "\n" for credit in credits)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read_credit(path: str | Path) -> Iterator[GroupCredit]:
