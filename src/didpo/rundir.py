@@ -32,7 +32,6 @@ ENTRIES = {  # all that a run writes into its folder
     *("config.toml", "metrics.jsonl", "summary.json", "report.html"),
     *("trajectories", "credit", "tracking", "checkpoints", "eval", "model"),
 }
-)
 
 
 class RunDir:

@@ -54,7 +54,7 @@ class StdioTest:
 
 @dataclass(frozen=True, kw_only=True)
 class AssertTest:
-    """Run `code` (plain asserts) against the names that `path` defines; it passes if `code` ends without an exception."""
+    """Run `code` (plain asserts) against the names that `path` defines; passes if it ends without an exception."""
 
     name: str
     path: str
