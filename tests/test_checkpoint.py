@@ -118,9 +118,12 @@ def test_prepare_protects_what_is_there(tmp_path: Path) -> None:
     prepare(folder, SMOKE, resume=True)
     with pytest.raises(UserError, match="algorithm: 'didpo', now 'grpo'"):
         prepare(folder, _with(algorithm="grpo"), resume=True)
-    (folder / "old").touch()
+    (folder / "notes").touch()
+    with pytest.raises(UserError, match=r"no run wrote \(notes\)"):
+        prepare(folder, SMOKE, overwrite=True)
+    (folder / "notes").rename(folder / "summary.json")
     prepare(folder, SMOKE, overwrite=True)
-    assert not (folder / "old").exists()
+    assert not (folder / "summary.json").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(UserError, match="holds other files"):
