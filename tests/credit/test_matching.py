@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from rapidfuzz.distance import Indel
+from reference import ref_similar
 from test_anchors import plain, random_rows, rows_from
 
 from didpo.credit.anchors import FoundAnchor, find_anchors
@@ -74,6 +76,32 @@ def test_members_are_like_the_representative_and_rows_count_once() -> None:
             assert len({o.row for o in anchor.occurrences}) == anchor.n_rows >= 2
             for text in texts_of(anchor, rows):
                 assert Indel.normalized_similarity(text, "\n".join(anchor.lines)) >= 0.8 - 1e-6
+
+
+def similar_rows(rng: random.Random) -> list:
+    words = ["abcde", "abcdf", "abcdef", "abxde", "  abcde", "xyz", "xyzw", "  xyw", "q"][: rng.randint(2, 9)]
+    rows = []
+    for _ in range(rng.randint(2, 5)):
+        roots = []
+        for _ in range(rng.choice([0, 1, 1, 1, 2])):
+            lines = rng.choices(words, k=rng.randint(0, 5))
+            kind = rng.choice(["add", "del", "overwrite"][: rng.randint(1, 3)])
+            roots.append((kind, lines, [rng.random() > 0.1 for _ in lines]))
+        rows.append(roots)
+    return rows_from(*rows)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_similar_equals_brute_force(block: int) -> None:
+    for seed in range(50 * block, 50 * block + 50):
+        rng = random.Random(seed)
+        rows = similar_rows(rng)
+        eta, most = rng.choice([0.79, 0.79, 0.61, 0.89]), rng.choice([1, 3, 64])
+        engine = find_anchors(rows, equality="similar", eta=eta, max_anchors=most)
+        slow = ref_similar(rows, eta, most)
+        assert plain(engine) == [(a.kind, a.lines, a.places) for a in slow], seed
+        for fast, right in zip(engine, slow, strict=True):
+            assert fast.groupability == pytest.approx(right.groupability, abs=1e-12)
 
 
 def test_embeddings_can_join_what_letters_do_not() -> None:

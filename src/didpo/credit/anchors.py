@@ -17,19 +17,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from didpo.credit.diffs import Row
-from didpo.credit.matching import Candidates, Embed, Equality, candidates
+from didpo.credit.matching import Candidates, Embed, Equality, Group, candidates
+from didpo.credit.near import Reach
 from didpo.errors import unknown_name
 
 Form = Literal["exp", "log", "linear"]
 Combine = Literal["product", "sum"]
 
 _UNIT = 2.0**32
+_MOST_TOTALS = 128  # remembered at a time: bounds memory
+_BY_SIZE, _BY_LEADERS, _KNOWN = 0, 1, 2  # what is known of a candidate in the greedy choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +113,7 @@ def find_anchors(
     def worth(length: np.ndarray | float, n_rows: np.ndarray | float) -> np.ndarray:
         return groupability(length, n_rows, form=form, combine=combine, s0=s0, g0=g0)
 
-    ranked = _ranked(found, worth)
+    ranked = _Ranked(found, worth)
     local = np.concatenate([np.arange(len(row.roots)) for row in rows]) if rows else np.zeros(0, np.int64)
     text = found.text
     out = []
@@ -125,7 +128,7 @@ def find_anchors(
                 strict=True,
             )
         )
-        kind, lines = found.representative(c)
+        kind, lines = ranked.representative(c)
         length = float(np.mean(stop - start))
         out.append(
             FoundAnchor(
@@ -140,60 +143,151 @@ def find_anchors(
     return out
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Ranked:
-    """Candidates with their worth. score: groupability in units of 2**-32, gain: score times the lines covered, tie:
-    place in the order of the tie rule; int64 [candidates]."""
+    """Candidates with their worth. Numbers: those of `Candidates`, then one per representative of `found.near`.
 
-    found: Candidates
-    score: np.ndarray
-    gain: np.ndarray
-    tie: np.ndarray
-    length: np.ndarray  # mean, float64
-    memory: dict[int, np.ndarray] = field(default_factory=dict)
+    score: groupability in units of 2**-32, length: mean lines, place: order among equals by content; [numbers]. For a
+    representative score and length are upper bounds until `evaluate` has found its group.
+    """
+
+    def __init__(self, found: Candidates, worth: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+        self.found, self.near, self.worth = found, found.near, worth
+        runs, groups = found.runs, found.groups
+        self.first_near = len(runs.length) + len(groups)
+        n_heads = len(found.near.heads) if found.near else 0
+        n_rows = np.concatenate([runs.n_rows, np.array([len(g.start) for g in groups], dtype=np.int64)])
+        covered = np.array([int((g.stop - g.start).sum()) for g in groups], dtype=np.int64)
+        covered = np.concatenate([runs.n_rows * runs.length, covered])
+        by_name = sorted(range(len(groups)), key=lambda i: groups[i].name)
+        place = np.empty(len(groups), dtype=np.int64)
+        place[by_name] = np.arange(len(groups))
+        rest = np.arange(n_heads)  # in the order of names; never beside `groups`
+        after_runs = len(found.text.symbols)  # at equal length runs go first
+        self.place = np.concatenate([runs.left, place + after_runs, rest + after_runs])
+        length = covered / n_rows
+        self.score = np.append(self._units(length, n_rows), np.zeros(n_heads, dtype=np.int64))
+        self.length = np.append(length, np.zeros(n_heads))
+        self.covered = covered
+        self.reach: dict[int, Reach] = {}  # what is known of representatives without a group
+        self.groups: dict[int, Group] = {}
+        self.memory: dict[int, np.ndarray] = {}
+        self.limits: dict[tuple[int, int], int] = {}
+
+    def _units(self, length: np.ndarray, n_rows: np.ndarray) -> np.ndarray:
+        return np.rint(self.worth(length, n_rows) * _UNIT).astype(np.int64)
+
+    def _limit(self, c: int, reach: Reach | None) -> bool:
+        """Sets the upper bounds of representative `c`; False where it has no group."""
+        if reach is None:
+            self.reach.pop(c, None)
+            return False
+        self.reach[c] = reach
+        key = reach.length, reach.n_rows
+        if key not in self.limits:
+            self.limits[key] = int(self._units(np.array([float(reach.length)]), np.array([reach.n_rows]))[0])
+        self.score[c] = self.limits[key]
+        return True
+
+    def queue(self) -> list[tuple[int, int, tuple[int, float, int], int, int]]:
+        """Everything as (-gain or a bound of it, state, tie, number, anchors chosen so far), not yet ordered."""
+        gain = (self.score[: self.first_near] * self.covered).tolist()
+        out = [(-g, _KNOWN, self.tie(c), c, 0) for c, g in enumerate(gain)]
+        if self.near is not None:
+            for h in range(len(self.near.heads)):
+                c, reach = self.first_near + h, self.near.by_size(h)
+                if reach is not None and self._limit(c, reach):
+                    out.append((-int(self.score[c]) * reach.covered, _BY_SIZE, self.tie(c), c, 0))
+        return out
+
+    def tie(self, c: int) -> tuple[int, float, int]:
+        return -int(self.score[c]), -float(self.length[c]), int(self.place[c])
+
+    def refine(self, c: int, state: int) -> bool:
+        """Learns more of representative `c`; False where it has no group."""
+        assert self.near is not None
+        h = c - self.first_near
+        if state == _BY_SIZE:
+            return self._limit(c, self.near.by_leaders(h))
+        group = self.near.group(h, self.reach.pop(c))
+        if group is None:
+            return False
+        self.groups[c] = group
+        covered, n_rows = int((group.stop - group.start).sum()), len(group.start)
+        self.length[c] = covered / n_rows
+        self.score[c] = int(self._units(self.length[c : c + 1], np.array([n_rows]))[0])
+        return True
+
+    def gain(self, c: int, reached: _Reached) -> int:
+        """What `c` adds, or at most adds, to what the lines have reached."""
+        score = int(self.score[c])
+        if c in self.reach:
+            return self.reach[c].gain(score, reached.total(score))
+        return int(np.maximum(score - reached.best[self.lines(c)], 0).sum())
+
+    def places(self, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Text positions (start, stop) of candidate `c`, one place per row."""
+        if c < self.first_near:
+            return self.found.places(c)
+        return self.groups[c].start, self.groups[c].stop
+
+    def representative(self, c: int) -> tuple[str, tuple[str, ...]]:
+        """Edit kind and lines of candidate `c`."""
+        return self.found.representative(c) if c < self.first_near else self.groups[c].name
 
     def lines(self, c: int) -> np.ndarray:
         """Text positions that candidate `c` covers."""
         known = self.memory.get(c)
         if known is None:
-            known = self.memory[c] = _positions(*self.found.places(c))
+            known = self.memory[c] = _positions(*self.places(c))
         return known
 
 
-def _ranked(found: Candidates, worth: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> _Ranked:
-    runs, groups = found.runs, found.groups
-    n_rows = np.concatenate([runs.n_rows, np.array([len(g.start) for g in groups], dtype=np.int64)])
-    covered = np.array([int((g.stop - g.start).sum()) for g in groups], dtype=np.int64)
-    covered = np.concatenate([runs.n_rows * runs.length, covered])
-    by_name = sorted(range(len(groups)), key=lambda i: groups[i].name)
-    place = np.empty(len(groups), dtype=np.int64)
-    place[by_name] = np.arange(len(groups)) + len(found.text.symbols)  # at equal length runs go first
-    place = np.concatenate([runs.left, place])
-    length = covered / n_rows
-    score = np.rint(worth(length, n_rows) * _UNIT).astype(np.int64)
-    tie = np.empty(len(score), dtype=np.int64)
-    tie[np.lexsort((place, -length, -score))] = np.arange(len(score))
-    return _Ranked(found=found, score=score, gain=score * covered, tie=tie, length=length)
+class _Reached:
+    """The best score chosen so far, line by line; best: int64 [n]."""
+
+    def __init__(self, n: int) -> None:
+        self.best = np.zeros(n, dtype=np.int64)
+        self.totals: dict[int, np.ndarray] = {}
+
+    def lift(self, lines: np.ndarray, score: int) -> None:
+        self.best[lines] = np.maximum(self.best[lines], score)
+        self.totals.clear()
+
+    def total(self, score: int) -> np.ndarray:
+        """What all lines before each position would add with `score`, int64 [n + 1]."""
+        if score not in self.totals:
+            if len(self.totals) >= _MOST_TOTALS:
+                self.totals.clear()
+            self.totals[score] = np.append(0, np.cumsum(np.maximum(score - self.best, 0)))
+        return self.totals[score]
 
 
 def _choose(ranked: _Ranked, max_anchors: int) -> list[int]:
-    """Lazy greedy facility location: candidates in the order chosen. Gains only fall, so old ones are upper bounds."""
-    score = ranked.score.tolist()
-    best = np.zeros(len(ranked.found.text.symbols), dtype=np.int64)  # the best score chosen so far, line by line
-    heap = list(zip((-ranked.gain).tolist(), ranked.tie.tolist(), range(len(score)), [0] * len(score), strict=True))
+    """Lazy greedy facility location: candidates in the order chosen.
+
+    Gains only fall, so old ones are upper bounds, and so are those of representatives whose group is not yet found;
+    these go first among equals, hence nothing is chosen while something unknown could still be its equal.
+    """
+    reached = _Reached(len(ranked.found.text.symbols))
+    heap = ranked.queue()
     heapq.heapify(heap)
     chosen: list[int] = []
     while heap and len(chosen) < max_anchors:
-        _, tie, c, seen = heap[0]
-        lines = ranked.lines(c)
+        _, state, tie, c, seen = heap[0]
         if seen == len(chosen):
-            heapq.heappop(heap)
-            chosen.append(c)
-            best[lines] = np.maximum(best[lines], score[c])
-            continue
-        gain = int(np.maximum(score[c] - best[lines], 0).sum())
+            if state == _KNOWN:
+                heapq.heappop(heap)
+                chosen.append(c)
+                reached.lift(ranked.lines(c), int(ranked.score[c]))
+                continue
+            if not ranked.refine(c, state):
+                heapq.heappop(heap)
+                continue
+            state += 1
+            tie = ranked.tie(c)
+        gain = ranked.gain(c, reached)
         if gain:
-            heapq.heapreplace(heap, (-gain, tie, c, len(chosen)))
+            heapq.heapreplace(heap, (-gain, state, tie, c, len(chosen)))
         else:
             heapq.heappop(heap)
     return chosen
@@ -204,7 +298,7 @@ def _cut(ranked: _Ranked, chosen: list[int]) -> list[tuple[int, np.ndarray, np.n
     free = np.ones(len(ranked.found.text.symbols), dtype=bool)
     left: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for c in sorted(chosen, key=lambda c: (-ranked.score[c], -ranked.length[c])):
-        start, stop = ranked.found.places(c)
+        start, stop = ranked.places(c)
         bounds = np.concatenate([[0], np.cumsum(stop - start)[:-1]])
         kept = np.logical_and.reduceat(free[ranked.lines(c)], bounds)
         start, stop = start[kept], stop[kept]

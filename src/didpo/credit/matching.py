@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from didpo.credit.diffs import Root, Row
 from didpo.credit.suffixes import Repeats, repeats
 from didpo.errors import unknown_name
+
+if TYPE_CHECKING:
+    from didpo.credit.near import Near
 
 Equality = Literal["exact", "renamed", "similar"]
 Embed = Callable[[list[str]], np.ndarray]
@@ -62,14 +65,18 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """All that may become an anchor: repeated runs of equal symbols, and groups found in other ways."""
+    """All that may become an anchor: repeated runs of equal symbols, groups found in other ways, and similar blocks.
+
+    The groups are numbered after the runs. Similar blocks are found on demand (see `near`), so they have no number.
+    """
 
     text: Text
     runs: Repeats
     groups: tuple[Group, ...] = ()
+    near: Near | None = None
 
     def places(self, c: int) -> tuple[np.ndarray, np.ndarray]:
-        """Text positions (start, stop) of candidate `c`, one place per row; the groups are numbered after the runs."""
+        """Text positions (start, stop) of candidate `c`, one place per row."""
         n_runs = len(self.runs.length)
         if c < n_runs:
             start = self.runs.places(c)
@@ -94,13 +101,13 @@ def candidates(
     embed_weight: float = 0.5,
 ) -> Candidates:
     """Everything that matches across `rows` (all of one task), at all scales."""
-    from didpo.credit import alike  # builds on this module
+    from didpo.credit import alike, near  # build on this module
 
     if equality not in get_args(Equality):
         raise unknown_name("equality", equality, get_args(Equality))
     lines = Lines.of(rows)
     if equality == "similar":
-        return alike.similar_candidates(lines, eta=eta, embed=embed, embed_weight=embed_weight)
+        return near.similar_candidates(lines, eta=eta, embed=embed, embed_weight=embed_weight)
     functions = alike.renamed_functions(lines) if equality == "renamed" else []
     text = lines.text(lines.symbols, lines.names, also=np.unique([i for f in functions for i in f.lines]))
     groups = tuple(alike.placed(text, f) for f in functions)
