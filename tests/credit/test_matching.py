@@ -78,6 +78,13 @@ def test_members_are_like_the_representative_and_rows_count_once() -> None:
                 assert Indel.normalized_similarity(text, "\n".join(anchor.lines)) >= 0.8 - 1e-6
 
 
+def test_lines_exactly_eta_alike_join() -> None:
+    rows = rows_from([("add", ["abcde"], None)], [("add", ["abcdf"], None)])  # 2 * 4 / 10
+    (anchor,) = find_anchors(rows, equality="similar", eta=0.8)
+    assert anchor.n_rows == 2
+    assert find_anchors(rows, equality="similar", eta=0.81) == []
+
+
 def similar_rows(rng: random.Random) -> list:
     words = ["abcde", "abcdf", "abcdef", "abxde", "  abcde", "xyz", "xyzw", "  xyw", "q"][: rng.randint(2, 9)]
     rows = []
@@ -96,7 +103,7 @@ def test_similar_equals_brute_force(block: int) -> None:
     for seed in range(50 * block, 50 * block + 50):
         rng = random.Random(seed)
         rows = similar_rows(rng)
-        eta, most = rng.choice([0.79, 0.79, 0.61, 0.89]), rng.choice([1, 3, 64])
+        eta, most = rng.choice([0.8, 0.8, 0.6, 0.9]), rng.choice([1, 3, 64])
         engine = find_anchors(rows, equality="similar", eta=eta, max_anchors=most)
         slow = ref_similar(rows, eta, most)
         assert plain(engine) == [(a.kind, a.lines, a.places) for a in slow], seed

@@ -46,6 +46,15 @@ class _Texts:
         return _Texts(texts=[self.texts[i] for i in index.tolist()], vectors=vectors)
 
 
+def _at_least(eta: float, a: Sequence[str], b: Sequence[str]) -> np.ndarray:
+    """Lexical similarity of all pairs, float32 [len(a), len(b)], 0 where it is below `eta`.
+
+    The search's own cutoff is rounded and loses pairs that are exactly `eta` alike, so it only saves work here.
+    """
+    value = cdist(a, b, scorer=Indel.normalized_similarity, score_cutoff=max(eta - _SLACK, 0.0), dtype=np.float32)
+    return np.where(value >= np.float32(eta), value, np.float32(0))
+
+
 def _similar(a: _Texts, b: _Texts, eta: float, embed_weight: float) -> np.ndarray:
     """Similarity of all pairs of texts, float32 [len(a), len(b)], 0 where it is below `eta`.
 
@@ -53,7 +62,7 @@ def _similar(a: _Texts, b: _Texts, eta: float, embed_weight: float) -> np.ndarra
     that plus embed_weight times the cosine, a negative one counted as 0.
     """
     if a.vectors is None or b.vectors is None:
-        return cdist(a.texts, b.texts, scorer=Indel.normalized_similarity, score_cutoff=eta, dtype=np.float32)
+        return _at_least(eta, a.texts, b.texts)
     lexical = cdist(a.texts, b.texts, scorer=Indel.normalized_similarity, dtype=np.float32)
     both = (1 - embed_weight) * lexical + embed_weight * np.maximum(a.vectors @ b.vectors.T, 0)
     return np.where(both >= eta - 1e-9, both, 0).astype(np.float32)
@@ -229,13 +238,7 @@ class Near:
         items = self.items[kind]
         first, stop = items.by_size(len(lines), self.eta)
         code = items.codes[items.number[self.heads[h]]]
-        table = cdist(
-            [code],
-            items.codes[first:stop],
-            scorer=Indel.normalized_similarity,
-            score_cutoff=self.eta,
-            dtype=np.float32,
-        )[0]
+        table = _at_least(self.eta, [code], items.codes[first:stop])[0]
         like = table > 0
         if len(code) == 1:
             like |= items.sizes[first:stop] == 1

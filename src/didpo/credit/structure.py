@@ -112,7 +112,7 @@ def _alike(
     head_of: dict[tuple[str, ...], tuple[str, ...]] = {}
     for lines in sorted(counts, key=lambda t: (-counts[t], t)):
         text = "\n".join(lines)
-        like = (h for h in heads if Indel.normalized_similarity("\n".join(h), text, score_cutoff=eta) > 0)
+        like = (h for h in heads if Indel.normalized_similarity("\n".join(h), text) >= eta - 1e-9)
         head_of[lines] = next(like, lines)
         if head_of[lines] is lines:
             heads.append(lines)
