@@ -4,7 +4,9 @@ Candidates are all repeated runs of changed lines, at every scale. A place count
 over the changed lines of all rows of the best groupability among the chosen anchors that cover the line, and a chosen
 anchor covers one place per row, the first. Greedy choice, at most `max_anchors`, until no anchor adds anything.
 Then per root overlapping places are cut (higher groupability first, then longer, then the earlier chosen); anchors left
-with fewer than two rows are dropped, and groupability is computed again from what is left.
+with fewer than two rows are dropped, and groupability is computed again from what is left. A place is kept or cut as a
+whole, never trimmed: what a cut leaves beside the winner (the body under a shared `def` line, say) has no anchor,
+because a remainder is another fragment than the one that was chosen and its groupability would not be the chosen one's.
 
 Ties in the greedy choice go to the higher groupability, then the longer anchor, then the smaller (edit kind, lines).
 Gains are summed as integers (groupability in units of 2**-32), so neither the order of rows nor rounding decides.
