@@ -9,11 +9,14 @@ count, each cut to the unbroken run of changed lines that begins first in it.
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rapidfuzz.distance import Indel
@@ -21,19 +24,25 @@ from rapidfuzz.distance import Indel
 from didpo.credit.anchors import FoundAnchor, Occurrence, groupability
 from didpo.credit.diffs import Row
 
-_LANGUAGES = {  # extension -> grammar
-    **dict.fromkeys(("js", "jsx", "mjs"), "javascript"),
-    **dict.fromkeys(("c", "h"), "c"),
-    **dict.fromkeys(("cpp", "cc", "hpp"), "cpp"),
-    "ts": "typescript",
-    "tsx": "tsx",
-    "go": "go",
-    "rs": "rust",
-    "java": "java",
-    "rb": "ruby",
-    "cs": "csharp",
-    "php": "php",
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+_LANGUAGES = {  # extension -> package of the grammar (it holds the grammar itself), function that gives it
+    **dict.fromkeys(("js", "jsx", "mjs"), ("tree_sitter_javascript", "language")),
+    **dict.fromkeys(("c", "h"), ("tree_sitter_c", "language")),
+    **dict.fromkeys(("cpp", "cc", "hpp"), ("tree_sitter_cpp", "language")),
+    "ts": ("tree_sitter_typescript", "language_typescript"),
+    "tsx": ("tree_sitter_typescript", "language_tsx"),
+    "go": ("tree_sitter_go", "language"),
+    "rs": ("tree_sitter_rust", "language"),
+    "java": ("tree_sitter_java", "language"),
+    "rb": ("tree_sitter_ruby", "language"),
+    "cs": ("tree_sitter_c_sharp", "language"),
+    "php": ("tree_sitter_php", "language_php"),
 }
+_FUNCTIONS = ("function", "method", "constructor")  # in a node's type; "func_literal" and lambdas are expressions
+_CONTAINERS = ("class", "impl", "interface", "module", "namespace", "struct", "trait", "enum")
+_WRAPPERS = ("export_statement", "template_declaration")  # their last part is the declaration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +67,8 @@ def fragments(lines: Sequence[str], path: str) -> tuple[list[Fragment], list[Fra
     extension = path.rsplit(".", 1)[-1].lower()
     if extension in ("py", "pyi"):
         found = _python(lines)
-    elif extension in _LANGUAGES and importlib.util.find_spec("tree_sitter_language_pack"):
-        found = _tree_sitter(lines, _LANGUAGES[extension])
+    elif extension in _LANGUAGES and _installed(_LANGUAGES[extension][0]):
+        found = _tree_sitter(lines, *_LANGUAGES[extension])
     else:
         found = None
     return found or ([], [Fragment(kind="opaque", name="", arity=0, start=0, stop=len(lines))])
@@ -175,28 +184,54 @@ def _statements(nodes: list[ast.stmt], owner: str) -> list[Fragment]:
     return out
 
 
-def _tree_sitter(lines: Sequence[str], language: str) -> tuple[list[Fragment], list[Fragment]] | None:
-    from tree_sitter_language_pack import get_parser
+def _installed(package: str) -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("tree_sitter", package))
 
-    root = get_parser(language).parse("\n".join(lines).encode("utf-8", "replace")).root_node
+
+@cache
+def _parser(package: str, grammar: str) -> Parser:
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(getattr(importlib.import_module(package), grammar)()))
+
+
+def _tree_sitter(lines: Sequence[str], package: str, grammar: str) -> tuple[list[Fragment], list[Fragment]] | None:
+    root = _parser(package, grammar).parse("\n".join(lines).encode("utf-8", "replace")).root_node
     if root.has_error:
         return None
     functions, statements = [], []
     stack = list(reversed(root.named_children))
     while stack:
         node = stack.pop()
-        start, stop = node.start_point[0], node.end_point[0] + 1
         body = node.child_by_field_name("body")
-        if ("function" in node.type or "method" in node.type) and body is not None:
-            name, parameters = node.child_by_field_name("name"), node.child_by_field_name("parameters")
-            text = name.text.decode() if name is not None else ""
-            arity = parameters.named_child_count if parameters is not None else 0
-            functions.append(Fragment(kind="function", name=text, arity=arity, start=start, stop=stop))
-            for child in body.named_children:
-                span = {"start": child.start_point[0], "stop": child.end_point[0] + 1}
-                statements.append(Fragment(kind=child.type, name=text, arity=child.named_child_count, **span))
-        elif body is not None and any(word in node.type for word in ("class", "impl", "interface", "module")):
+        if body is not None and any(word in node.type for word in _FUNCTIONS):
+            name, parameters = _declared(node)
+            functions.append(_fragment(node, kind="function", name=name, arity=parameters))
+            inside = body.named_children
+            if [child.type for child in inside] == ["statement_list"]:  # Go has one more level
+                inside = inside[0].named_children
+            statements += [_fragment(c, kind=c.type, name=name, arity=c.named_child_count) for c in inside]
+        elif node.type in _WRAPPERS and node.named_children:
+            stack.append(node.named_children[-1])
+        elif body is not None and any(word in node.type for word in _CONTAINERS):
             stack.extend(reversed(body.named_children))
         else:
-            statements.append(Fragment(kind=node.type, name="", arity=node.named_child_count, start=start, stop=stop))
+            statements.append(_fragment(node, kind=node.type, name="", arity=node.named_child_count))
     return functions, statements
+
+
+def _fragment(node: Node, *, kind: str, name: str, arity: int) -> Fragment:
+    row, column = node.end_point  # a node may take the line end with it
+    stop = row + 1 if column else max(row, node.start_point[0] + 1)
+    return Fragment(kind=kind, name=name, arity=arity, start=node.start_point[0], stop=stop)
+
+
+def _declared(node: Node) -> tuple[str, int]:
+    """Name and number of parameters of a function; in C and C++ both stand in its declarator."""
+    name, parameters = node.child_by_field_name("name"), node.child_by_field_name("parameters")
+    inner = node.child_by_field_name("declarator")
+    while inner is not None:
+        parameters = parameters or inner.child_by_field_name("parameters")
+        name, inner = inner, inner.child_by_field_name("declarator")
+    text = name.text.decode("utf-8", "replace") if name is not None and name.text is not None else ""
+    return text, parameters.named_child_count if parameters is not None else 0
