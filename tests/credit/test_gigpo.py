@@ -83,3 +83,9 @@ def test_the_state_after_does_not_matter() -> None:
     for i, t in enumerate(group.trajectories):
         t.steps[0].files_after = {"f.py": str(i)}
     assert gigpo(group, normalize="mean").parts["step"][0][0][0] == 0.5
+
+
+def test_states_that_are_exactly_as_similar_as_asked_are_joined() -> None:
+    """The texts aaaab and aaaac share 4 of 5 characters: 2 * 4 / 10 = 0.8."""
+    assert state_groups(["aaaab", "aaaac"], 0.8).tolist() == [0, 0]
+    assert state_groups(["aaaab", "aaaac"], 0.81).tolist() == [0, 1]

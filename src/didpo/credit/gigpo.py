@@ -40,7 +40,8 @@ def state_groups(states: list[str | None], similarity: float = 1.0) -> np.ndarra
             near = (
                 i
                 for i, r in enumerate(representatives)
-                if Indel.normalized_similarity(r, text, score_cutoff=similarity) >= similarity
+                # without the library's own cutoff, which is rounded and loses what is exactly so similar
+                if Indel.normalized_similarity(r, text) >= similarity - 1e-9
             )
             number[text] = next(near, len(representatives))
             if number[text] == len(representatives):

@@ -176,7 +176,7 @@ def _representative(
         return key
     text = "\n".join(key[1])
     for known in groups:
-        if known[0] == key[0] and Indel.normalized_similarity("\n".join(known[1]), text, score_cutoff=cfg.eta):
+        if known[0] == key[0] and Indel.normalized_similarity("\n".join(known[1]), text) >= cfg.eta - 1e-9:
             return known
     return key
 
