@@ -177,6 +177,9 @@ class Trajectory:
     seed: int | None = None
     meta: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.stop_reason = StopReason(self.stop_reason)  # its text will do; ValueError for any other
+
     @property
     def failed(self) -> bool:
         """A failed rollout earns no credit and enters no baseline."""
