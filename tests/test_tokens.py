@@ -40,6 +40,14 @@ def check_offsets(tokenizer: Tokenizer, ids: list[int]) -> None:
     assert covered == set(range(len(text)))
 
 
+def test_a_special_token_between_the_bytes_of_a_character(tokenizer: Tokenizer) -> None:
+    first, second = (tokenizer.encode("é")[i] for i in (0, -1))
+    assert first != second and tokenizer.piece(first) + tokenizer.piece(second) == "é".encode()
+    ids = [first, tokenizer.pad_id, second]
+    check_offsets(tokenizer, ids)
+    assert tokenizer.offsets_of([tokenizer.pad_id, first, second]) == [(0, 0), (0, 1), (0, 1)]
+
+
 @given(st.text(max_size=60))
 @settings(max_examples=150, deadline=None)
 def test_any_text_survives_and_is_covered(tokenizer: Tokenizer, text: str) -> None:

@@ -61,7 +61,7 @@ class Tokenizer:
         """Character range [start, end) within `decode(ids)` of every id.
 
         A token that holds a part of a character gets the range of the whole character. End marks and other special
-        tokens write nothing: an empty range where they stand.
+        tokens write nothing: an empty range where they stand (between the bytes of one character, that character's).
         """
         if self._bytes is not None:
             return _byte_offsets([*map(self.piece, ids)])
@@ -206,7 +206,11 @@ def _byte_offsets(pieces: Sequence[bytes]) -> Offsets:
     for piece in pieces:
         end = at + len(piece)
         start_char = char_of[at]
-        offsets.append((start_char, char_of[end - 1] + 1) if piece else (start_char, start_char))
+        if piece:
+            offsets.append((start_char, char_of[end - 1] + 1))
+        else:  # between the bytes of one character a token that writes nothing belongs to it too: ranges stay in order
+            inside = at > 0 and char_of[at - 1] == start_char
+            offsets.append((start_char, start_char + inside))
         at = end
     return offsets
 
